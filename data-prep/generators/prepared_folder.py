@@ -1,0 +1,121 @@
+"""A result folder that appears complete or not at all, and is reused while its inputs are the same.
+
+It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json, records what it
+was made from (checksums and options), the counts, and the size of every file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+from text_files import InputError
+
+STAMP = "prepared.json"
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Return the size in bytes of every file under `folder` but the stamp, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    sizes.pop(STAMP, None)
+    return sizes
+
+
+def read_stamp(out: Path) -> dict[str, Any] | None:
+    """Return the stamp of an earlier run, or None where no folder of ours is.
+
+    Raises:
+        InputError: if `out` is in use by something else, which must not be deleted.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    try:
+        stamp: dict[str, Any] = json.loads((out / STAMP).read_text(encoding="utf-8"))
+        stamp["files"], stamp["counts"], stamp["made_from"]  # noqa: B018
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"--out {out} exists and was not made by this program: remove it or choose another "
+            "name."
+        ) from None
+    return stamp
+
+
+def check_replaceable(out: Path, stamp: dict[str, Any]) -> None:
+    """Refuse to rebuild a folder into which somebody has put files of their own.
+
+    Raises:
+        InputError: naming one such file.
+    """
+    foreign = sorted(set(file_sizes(out)) - set(stamp["files"]))
+    if foreign:
+        raise InputError(
+            f"--out {out} must be made anew, but holds {foreign[0]}, which this program did not "
+            "put there: move it away or choose another name."
+        )
+
+
+def remove_leftovers(out: Path) -> None:
+    """Delete what killed runs left beside `out`; the folder of a run that still lives is kept."""
+    for folder in out.parent.iterdir():
+        name, _, process = folder.name.rpartition("-")
+        ours = name in (f".{out.name}.partial", f".{out.name}.old") and process.isdigit()
+        if ours and not _is_alive(int(process)):
+            shutil.rmtree(folder)
+
+
+def _is_alive(process: int) -> bool:
+    """Tell whether another process with this number runs."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it belongs to somebody else, so it exists
+    return True
+
+
+def is_current(out: Path, stamp: dict[str, Any], made_from: dict[str, Any]) -> bool:
+    """Tell whether the folder was made from the same things and still has all its files whole."""
+    return stamp["made_from"] == made_from and stamp["files"].items() <= file_sizes(out).items()
+
+
+@contextmanager
+def put_in_place(out: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `out`; rename it to `out` if the block succeeds.
+
+    An earlier `out` is replaced. If the block fails, the new folder is deleted and `out` stays as
+    it was.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(out)
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    partial.mkdir()
+    try:
+        yield partial
+        if out.exists():
+            old = out.with_name(f".{out.name}.old-{os.getpid()}")
+            out.rename(old)
+            try:
+                partial.rename(out)
+            except BaseException:
+                old.rename(out)
+                raise
+            shutil.rmtree(old)
+        else:
+            partial.rename(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_stamp(folder: Path, made_from: dict[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
+    """Write the stamp of a finished folder and return it."""
+    stamp = {"made_from": made_from, "counts": counts, "files": file_sizes(folder)}
+    (folder / STAMP).write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    return stamp

@@ -1,0 +1,43 @@
+"""Packaging of sut_fairseq; tool settings live in pyproject.toml."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+readme = Path(__file__).with_name("README.md")
+
+setup(
+    name="sut_fairseq",
+    version="0.1.0",
+    description="The Sparse Universal Transformer and its relatives as a fairseq plugin",
+    long_description=readme.read_text(encoding="utf-8") if readme.exists() else "",
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.8",
+    packages=find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
+    package_data={"sut_fairseq": ["py.typed"]},
+    zip_safe=False,  # fairseq's --user-dir needs a real folder
+    install_requires=[
+        # Both distributions install the package `fairseq`; only the second one runs on 3.11+.
+        'fairseq==0.12.2; python_version < "3.11"',
+        'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
+        "numpy",
+        "ptflops",
+        "sacrebleu",
+        "sentencepiece",
+        "torch>=2.6",  # the first whose torch.load is safe by default
+        "tqdm",
+    ],
+    extras_require={
+        "plot": ["matplotlib"],
+        "test": ["hypothesis", "matplotlib", "mypy", "pytest", "pytest-xdist", "ruff"],
+    },
+    entry_points={
+        "console_scripts": [
+            "sut-average = sut_fairseq.cli.average:main",
+            "sut-exact-match = sut_fairseq.cli.exact_match:main",
+            "sut-macs = sut_fairseq.cli.macs:main",
+            "sut-user-dir = sut_fairseq.cli.user_dir:main",
+        ]
+    },
+)

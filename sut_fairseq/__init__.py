@@ -1,0 +1,29 @@
+"""Sparse Universal Transformers and their relatives as a fairseq plugin."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy
+import torch
+
+__version__ = "0.1.0"
+
+
+def _allow_checkpoint_classes() -> None:
+    """Let `torch.load(weights_only=True)` read what fairseq itself writes into a checkpoint.
+
+    fairseq stores its arguments as an `argparse.Namespace` and, with `--eval-bleu`, counters as
+    numpy scalars. Each class is named here; any other class in a checkpoint is still refused.
+    """
+    scalar = numpy.float64(0).__reduce__()[0]
+    dtypes = [type(numpy.dtype(kind)) for kind in ("float64", "float32", "int64", "int32")]
+    torch.serialization.add_safe_globals([argparse.Namespace, scalar, numpy.dtype, *dtypes])
+
+
+_allow_checkpoint_classes()
+
+# Importing them runs the decorators that register them; fairseq itself imports only models and
+# tasks of a user directory.
+from sut_fairseq.criterions import cross_entropy_with_auxiliary  # noqa: E402, F401
+from sut_fairseq.models import architectures, universal_transformer  # noqa: E402, F401

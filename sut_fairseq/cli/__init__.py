@@ -1,0 +1,1 @@
+"""Console commands, one file each; every `main` takes an argument list and returns an exit code."""

@@ -1,0 +1,187 @@
+"""Mean of the parameters of checkpoints, and writing the result safely."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from sut_fairseq.cli._command import load_checkpoint
+from sut_fairseq.cli._selection import CheckpointInfo
+
+
+class ParameterAverage:
+    """Mean of the tensors of several checkpoints, of which one at a time is in memory.
+
+    Floating-point tensors are summed in float32 (float64 in float64) and the mean is cast back to
+    their own type. Other tensors, counters for instance, have no meaningful mean: the one added
+    last is kept, and `differing` names those that were not equal. Tensors that share memory are
+    averaged once and share memory in the result.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.differing: set[str] = set()
+        self._first: Path | None = None
+        self._ties: dict[str, str] = {}
+        self._sums: dict[str, Tensor] = {}
+        self._kept: dict[str, Tensor] = {}
+        self._kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+
+    def add(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+        """Add one checkpoint's tensors; `path` is for error messages.
+
+        Raises:
+            ValueError: the tensors differ from those before in name, shape, type or in what shares
+                memory, or one of them has NaN.
+        """
+        kinds = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in tensors.items()}
+        ties = _shared_memory(tensors)
+        if self._first is None:
+            self._first, self._kinds, self._ties = path, kinds, ties
+        else:
+            _check_same_model(self._first, self._kinds, path, kinds)
+            if ties != self._ties:
+                raise ValueError(
+                    f"`{self._first}` and `{path}` do not share memory between the same "
+                    f"parameters; average checkpoints of one run, all saved in the same way."
+                )
+        for key, leader in ties.items():
+            if key == leader:
+                self._add_tensor(path, key, tensors[key])
+        self.count += 1
+
+    def result(self) -> OrderedDict[str, Tensor]:
+        """The mean of everything added, under the keys and in the order of the first one."""
+        means = dict(self._kept)
+        for key, total in self._sums.items():
+            means[key] = (total / self.count).to(self._kinds[key][1])
+        return OrderedDict((key, means[leader]) for key, leader in self._ties.items())
+
+    def _add_tensor(self, path: Path, key: str, tensor: Tensor) -> None:
+        if not tensor.is_floating_point():
+            if key in self._kept and not torch.equal(self._kept[key], tensor):
+                self.differing.add(key)
+            self._kept[key] = tensor.clone()
+            return
+        if torch.isnan(tensor).any():
+            raise ValueError(
+                f"`{path}` has NaN in `{key}`, so every average with it would be NaN; leave this "
+                f"checkpoint out."
+            )
+        wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+        if key in self._sums:
+            self._sums[key] += tensor.to(wide)
+        else:
+            self._sums[key] = tensor.to(wide, copy=True)
+
+
+def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any], list[str]]:
+    """Average checkpoints into one that fairseq loads.
+
+    Settings, number of updates, and the state of criterion and task come from the longest trained
+    one. The optimizer state is left out, for it does not belong to the new parameters, and so is
+    the validation value, which nobody has measured.
+
+    Args:
+        infos: the checkpoints, all different.
+
+    Returns:
+        the new checkpoint, and the keys of integer tensors that differed.
+
+    Raises:
+        ValueError: they are not of one model.
+    """
+    ordered = sorted(infos, key=lambda info: info.updates)
+    _check_same_arch(ordered)
+    average = ParameterAverage()
+    for info in tqdm(ordered, desc="averaging", unit="file", disable=None):
+        state = load_checkpoint(info.path)
+        average.add(info.path, state["model"])
+    taken_over = ("args", "cfg", "criterion", "optimizer_history", "task_state")
+    new: dict[str, Any] = {key: state[key] for key in taken_over if key in state}
+    new["model"] = average.result()
+    new["extra_state"] = {
+        "val_loss": None,
+        "averaged_from": [
+            {"file": info.path.name, "epoch": info.epoch, "updates": info.updates}
+            for info in ordered
+        ],
+    }
+    iterator = (state.get("extra_state") or {}).get("train_iterator")
+    if iterator is not None:
+        # fairseq-train needs it to go on from this checkpoint with a fresh optimizer.
+        new["extra_state"]["train_iterator"] = iterator
+    return new, sorted(average.differing)
+
+
+def write_atomically(state: Mapping[str, Any], path: Path) -> None:
+    """Save a checkpoint so that `path` holds either its old content or all of the new one."""
+    # In the same folder, because a rename is atomic only within one file system.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with partial.open("wb") as file:
+            torch.save(dict(state), file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """For every key the first key whose tensor is the same memory; mostly the key itself."""
+    first: dict[tuple[Any, ...], str] = {}
+    leaders: dict[str, str] = {}
+    for key, tensor in tensors.items():
+        # Empty tensors all have the address 0 without sharing anything.
+        place: tuple[Any, ...] = (key,)
+        if tensor.numel():
+            place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        leaders[key] = first.setdefault(place, key)
+    return leaders
+
+
+def _check_same_arch(infos: Sequence[CheckpointInfo]) -> None:
+    first = infos[0]
+    for info in infos[1:]:
+        if info.arch and first.arch and info.arch != first.arch:
+            raise ValueError(
+                f"`{first.path}` is of the architecture `{first.arch}`, but `{info.path}` is of "
+                f"`{info.arch}`; average checkpoints of one architecture."
+            )
+
+
+def _check_same_model(
+    first: Path,
+    expected: Mapping[str, tuple[tuple[int, ...], torch.dtype]],
+    path: Path,
+    given: Mapping[str, tuple[tuple[int, ...], torch.dtype]],
+) -> None:
+    for here, there, keys in (
+        (first, path, [key for key in expected if key not in given]),
+        (path, first, [key for key in given if key not in expected]),
+    ):
+        if keys:
+            more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+            raise ValueError(
+                f"`{here}` has the parameter `{keys[0]}`{more}, which `{there}` lacks; average "
+                f"checkpoints of one model."
+            )
+    for key, (shape, dtype) in expected.items():
+        other_shape, other_dtype = given[key]
+        if other_shape != shape or other_dtype != dtype:
+            raise ValueError(
+                f"The parameter `{key}` is {_kind(shape, dtype)} in `{first}`, but "
+                f"{_kind(other_shape, other_dtype)} in `{path}`; average checkpoints of one model."
+            )
+
+
+def _kind(shape: tuple[int, ...], dtype: torch.dtype) -> str:
+    return f"{str(dtype).split('.')[-1]} of shape {shape}"

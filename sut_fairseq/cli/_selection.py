@@ -1,0 +1,218 @@
+"""Which checkpoints of a run there are, what their validation said, and which are the best."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+# The names fairseq-train gives, the most telling first: a checkpoint that lies there under several
+# names is listed under the first.
+_NAMES = (
+    re.compile(r"checkpoint\d+\.pt"),
+    re.compile(r"checkpoint_\d+_\d+\.pt"),
+    re.compile(r"checkpoint\.best_.+\.pt"),
+    re.compile(r"checkpoint_best\.pt"),
+    re.compile(r"checkpoint_last\.pt"),
+)
+
+
+@dataclass(frozen=True)
+class CheckpointInfo:
+    """What a checkpoint says about itself.
+
+    Attributes:
+        path: its file.
+        arch: name of the architecture, if it is recorded.
+        epoch: the epoch it was saved in or at the end of, from 1; None if not recorded.
+        updates: parameter updates so far.
+        metric: name of the validation metric that fairseq stored (`--best-checkpoint-metric`).
+        value: value of `metric` at this checkpoint, rounded as fairseq logs it; None if there was
+            no validation.
+        maximize: whether a larger `value` is better.
+        subset: the validation subset `value` is of.
+        saved: tells one saving from another; copies of one checkpoint share it.
+    """
+
+    path: Path
+    arch: str | None
+    epoch: int | None
+    updates: int
+    metric: str
+    value: float | None
+    maximize: bool
+    subset: str
+    saved: tuple[Any, ...]
+
+
+def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
+    """Read the facts of a loaded checkpoint; tensors are not touched.
+
+    The value is `extra_state["val_loss"]`, fairseq's only record of one validation: the meters in
+    `extra_state["metrics"]["valid"]` add up over all validations of the run.
+    """
+    extra = state.get("extra_state") or {}
+    history = state.get("optimizer_history") or [{}]
+    iterator = extra.get("train_iterator") or {}
+    epoch = iterator.get("epoch")
+    if epoch is not None and iterator.get("iterations_in_epoch") == 0:
+        # At the end of an epoch fairseq stores where to go on: the start of the next one.
+        epoch = max(1, epoch - 1)
+    updates = int(history[-1].get("num_updates", 0))
+    value = extra.get("val_loss")
+    # The training time in seconds is a float with all its digits, different for every saving.
+    time = extra.get("previous_training_time")
+    arch = _setting(state, "model", "arch") or _setting(state, "model", "_name")
+    subsets = str(_setting(state, "dataset", "valid_subset") or "valid")
+    return CheckpointInfo(
+        path=path,
+        arch=arch,
+        epoch=epoch,
+        updates=updates,
+        metric=str(_setting(state, "checkpoint", "best_checkpoint_metric") or "loss"),
+        value=None if value is None else float(value),
+        maximize=bool(_setting(state, "checkpoint", "maximize_best_checkpoint_metric")),
+        subset=subsets.split(",")[0],
+        saved=(path.resolve(),) if time is None else (updates, time),
+    )
+
+
+def find_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder that carry one of fairseq-train's names, in order of `_NAMES`.
+
+    Raises:
+        ValueError: `folder` is not there or has no checkpoint.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"There is no folder `{folder}`; give a fairseq-train --save-dir.")
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    found = [path for name in _NAMES for path in files if name.fullmatch(path.name)]
+    if not found:
+        raise ValueError(
+            f"`{folder}` has no checkpoint with a name of fairseq-train's (checkpoint3.pt, "
+            f"checkpoint_best.pt, ...); list the files themselves instead of --from."
+        )
+    return found
+
+
+def drop_copies(
+    infos: Iterable[CheckpointInfo],
+) -> tuple[list[CheckpointInfo], dict[Path, Path]]:
+    """Separate distinct checkpoints from copies of them under other names.
+
+    Returns:
+        the distinct ones in their order, and for each copy the file it is the same as.
+    """
+    first: dict[tuple[Any, ...], CheckpointInfo] = {}
+    copies: dict[Path, Path] = {}
+    for info in infos:
+        original = first.setdefault(info.saved, info)
+        if original is not info:
+            copies[info.path] = original.path
+    return list(first.values()), copies
+
+
+def choose_best(
+    infos: Sequence[CheckpointInfo], count: int, maximize: bool
+) -> tuple[list[CheckpointInfo], list[Path]]:
+    """The `count` best checkpoints by their value; of equally good ones the longer trained.
+
+    Returns:
+        the chosen ones, and the files passed over because they have no (finite) value.
+
+    Raises:
+        ValueError: fewer than `count` have a value.
+    """
+    usable: list[tuple[float, CheckpointInfo]] = []
+    unusable: list[Path] = []
+    for info in infos:
+        if info.value is None or not math.isfinite(info.value):
+            unusable.append(info.path)
+        else:
+            usable.append((-info.value if maximize else info.value, info))
+    if len(usable) < count:
+        raise ValueError(
+            f"--best {count} asks for more than there are: {len(usable)} of {len(infos)} "
+            f"different checkpoints have a value of `{infos[0].metric}`; ask for at most that many."
+        )
+    usable.sort(key=lambda pair: (pair[0], -pair[1].updates))
+    return [info for _, info in usable[:count]], unusable
+
+
+def with_metric(
+    infos: Sequence[CheckpointInfo], metric: str | None, log: Path | None
+) -> list[CheckpointInfo]:
+    """Give every checkpoint its value of `metric`.
+
+    Args:
+        infos: the checkpoints.
+        metric: the metric's name; None means the one that the first checkpoint stores.
+        log: training log to take the values from; without it, `metric` must be the stored one.
+
+    Raises:
+        ValueError: a checkpoint stores another metric, or the log does not have it.
+    """
+    metric = metric or infos[0].metric
+    if log is not None:
+        values = read_validation_log(log, metric, infos[0].subset)
+        return [replace(info, metric=metric, value=values.get(info.updates)) for info in infos]
+    for info in infos:
+        if info.metric != metric:
+            raise ValueError(
+                f"`{info.path}` stores its `{info.metric}` only (fairseq-train's "
+                f"--best-checkpoint-metric), not `{metric}`; name the training log with --log, or "
+                f"choose --metric {info.metric}."
+            )
+    return list(infos)
+
+
+def read_validation_log(path: Path, metric: str, subset: str = "valid") -> dict[int, float]:
+    """Values of a validation metric in a log of fairseq-train, in its JSON or its plain format.
+
+    Returns:
+        number of updates -> value; the last one wins where a resumed run validated again.
+
+    Raises:
+        ValueError: the log has no such values.
+    """
+    values: dict[int, float] = {}
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            stats = _validation_stats(line, subset)
+            if metric in stats and "num_updates" in stats:
+                values[int(stats["num_updates"])] = float(stats[metric])
+    if not values:
+        raise ValueError(
+            f"The log `{path}` has no validation lines with `{metric}` of the subset `{subset}`; "
+            f"give the output or --log-file of the fairseq-train run and a metric it shows."
+        )
+    return values
+
+
+def _validation_stats(line: str, subset: str) -> dict[str, str]:
+    """Names and values on one line of a log; empty if it is not about `subset`."""
+    if f"valid on '{subset}' subset" in line:
+        fields = (field.split() for field in line.split(" | "))
+        return {field[0]: field[1] for field in fields if len(field) == 2}
+    brace = line.find("{")
+    if brace < 0 or f'"{subset}_num_updates"' not in line:
+        return {}
+    try:
+        document = json.loads(line[brace:])
+    except json.JSONDecodeError:
+        return {}
+    start = len(subset) + 1
+    return {k[start:]: v for k, v in document.items() if k.startswith(f"{subset}_")}
+
+
+def _setting(state: Mapping[str, Any], group: str, name: str) -> Any:
+    """A training setting: `cfg[group][name]`, or in older checkpoints the flat `args.name`."""
+    settings = state.get("args") or (state.get("cfg") or {}).get(group)
+    if isinstance(settings, Namespace):
+        return getattr(settings, name, None)
+    return settings.get(name) if isinstance(settings, Mapping) else None

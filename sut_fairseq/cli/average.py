@@ -1,0 +1,243 @@
+"""`sut-average`: one checkpoint with the mean parameters of several."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from sut_fairseq.cli._averaging import average_checkpoints, write_atomically
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._selection import (
+    CheckpointInfo,
+    choose_best,
+    describe,
+    drop_copies,
+    find_checkpoints,
+    with_metric,
+)
+
+
+@dataclass
+class Report:
+    """What `sut-average` did: which files went in, what was passed over, what came out."""
+
+    output: Path
+    checkpoints: list[CheckpointInfo]
+    heading: str
+    notes: list[str] = field(default_factory=list)
+    tensors: int = 0
+    values: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report for JSON."""
+        return {
+            "output": str(self.output),
+            "checkpoints": [
+                {
+                    "file": str(info.path),
+                    "epoch": info.epoch,
+                    "updates": info.updates,
+                    "metric": info.metric,
+                    "value": info.value,
+                }
+                for info in self.checkpoints
+            ],
+            "notes": self.notes,
+            "tensors": self.tensors,
+            "values": self.values,
+        }
+
+    def __str__(self) -> str:
+        metrics = {info.metric for info in self.checkpoints}
+        one_metric = len(metrics) == 1
+        rows = [("file", "epoch", "updates", metrics.pop() if one_metric else "value")]
+        for info in self.checkpoints:
+            epoch = "-" if info.epoch is None else str(info.epoch)
+            value = "-" if info.value is None else f"{info.value:g}"
+            value = value if one_metric else f"{info.metric} {value}"
+            rows.append((info.path.name, epoch, str(info.updates), value))
+        width = [max(len(row[column]) for row in rows) for column in range(4)]
+        table = [
+            f"  {name:<{width[0]}}  {epoch:>{width[1]}}  {updates:>{width[2]}}  {value:>{width[3]}}"
+            for name, epoch, updates, value in rows
+        ]
+        wrote = f"wrote {self.output}: {self.tensors} tensors with {self.values:,} values"
+        return "\n".join([self.heading, *table, *(f"note: {n}" for n in self.notes), wrote])
+
+
+def average(arguments: argparse.Namespace) -> Report:
+    """Select, average and write, as the command line says.
+
+    Raises:
+        ValueError: bad input; nothing is written then.
+    """
+    output = Path(arguments.output)
+    if arguments.folder is None:
+        paths = [Path(name) for name in arguments.checkpoints]
+    else:
+        paths = find_checkpoints(Path(arguments.folder))
+    _check_output(output, paths if arguments.folder is None else [])
+    infos, copies = drop_copies(_scan(paths, output))
+    if arguments.folder is None:
+        report = Report(output, infos, f"averaged {len(infos)} checkpoints:")
+        report.notes += [
+            f"{copy} is a copy of {original} and counts once" for copy, original in copies.items()
+        ]
+    else:
+        report = _choose(arguments, infos, output)
+    state, differing = average_checkpoints(report.checkpoints)
+    if differing:
+        report.notes.append(
+            f"integer tensors that differ are those of the longest trained checkpoint: "
+            f"{', '.join(differing)}"
+        )
+    write_atomically(state, output)
+    # Tied tensors are one object in the result and count once.
+    tensors = {id(tensor): tensor for tensor in state["model"].values()}.values()
+    report.tensors = len(tensors)
+    report.values = sum(tensor.numel() for tensor in tensors)
+    return report
+
+
+def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: Path) -> Report:
+    """Pick the best checkpoints of a folder."""
+    if not infos:
+        raise ValueError(f"`{arguments.folder}` holds no checkpoint besides the output.")
+    stored = infos[0].metric
+    log = None if arguments.log is None else Path(arguments.log)
+    maximize = arguments.maximize
+    if maximize is None:
+        if arguments.metric not in (None, stored):
+            raise ValueError(
+                f"It is not recorded whether more or less `{arguments.metric}` is better; add "
+                f"--maximize or --minimize."
+            )
+        maximize = infos[0].maximize
+    infos = with_metric(infos, arguments.metric, log)
+    best, unusable = choose_best(infos, arguments.best, maximize)
+    direction = "highest" if maximize else "lowest"
+    report = Report(
+        output,
+        best,
+        f"averaged {len(best)} of {len(infos)} different checkpoints in {arguments.folder}, those "
+        f"with the {direction} {best[0].metric}:",
+    )
+    if unusable:
+        names = ", ".join(path.name for path in unusable)
+        report.notes.append(f"passed over, without a value of {best[0].metric}: {names}")
+    return report
+
+
+def _scan(paths: Iterable[Path], output: Path) -> list[CheckpointInfo]:
+    """Facts of every checkpoint, without reading its tensors."""
+    others = [path for path in paths if path.resolve() != output.resolve()]
+    return [
+        describe(path, load_checkpoint(path, lazy=True))
+        for path in tqdm(others, desc="looking", unit="file", disable=None)
+    ]
+
+
+def _check_output(output: Path, inputs: Sequence[Path]) -> None:
+    """Refuse an impossible output before the work, not after it."""
+    if output.is_dir():
+        raise ValueError(f"--output `{output}` is a folder; give a file name, as in avg.pt.")
+    if not output.parent.is_dir():
+        raise ValueError(f"The folder of --output `{output}` does not exist; make it first.")
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise ValueError(f"--output `{output}` is one of the checkpoints; give another name.")
+
+
+def _count(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text!r}")
+    return number
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sut-average",
+        description="Average the parameters of checkpoints into one that fairseq-generate loads: "
+        "listed files, or the best of a training run by a validation metric. A checkpoint that "
+        "lies there under several names counts once. Optimizer state is left out.",
+        usage="%(prog)s CKPT [CKPT ...] --output OUT [--json]\n"
+        "       %(prog)s --from DIR --best N [--metric NAME] [--maximize | --minimize] "
+        "[--log FILE] --output OUT [--json]",
+    )
+    parser.add_argument("checkpoints", nargs="*", metavar="CKPT", help="checkpoints to average")
+    parser.add_argument(
+        "--from",
+        dest="folder",
+        metavar="DIR",
+        help="--save-dir of a training run, to choose from instead of listing checkpoints",
+    )
+    parser.add_argument("--best", type=_count, metavar="N", help="how many to choose from DIR")
+    parser.add_argument(
+        "--metric",
+        metavar="NAME",
+        help="validation metric to choose by (default: the run's --best-checkpoint-metric, whose "
+        "value is stored in the checkpoints; any other needs --log)",
+    )
+    direction = parser.add_mutually_exclusive_group()
+    direction.add_argument(
+        "--maximize",
+        action="store_const",
+        const=True,
+        help="larger values are better (default: as the run was told with "
+        "--maximize-best-checkpoint-metric)",
+    )
+    direction.add_argument(
+        "--minimize",
+        dest="maximize",
+        action="store_const",
+        const=False,
+        help="smaller values are better",
+    )
+    parser.add_argument(
+        "--log",
+        metavar="FILE",
+        help="output or --log-file of the training run, to take the metric from",
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="OUT", help="file to write; replaced if it exists"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    return parser
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if bool(arguments.checkpoints) == (arguments.folder is not None):
+        parser.error("give either checkpoint files or --from DIR")
+    if arguments.folder is not None and arguments.best is None:
+        parser.error("--from needs --best N, the number of checkpoints to choose")
+    if arguments.folder is None:
+        choosing = (arguments.best, arguments.metric, arguments.maximize, arguments.log)
+        if any(option is not None for option in choosing):
+            parser.error("--best, --metric, --maximize, --minimize and --log need --from DIR")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Average checkpoints and print what was averaged; returns the exit code."""
+    arguments = _parse(argv)
+
+    def body() -> None:
+        report = average(arguments)
+        if arguments.json:
+            print_json(report.as_dict())
+        else:
+            print(report)
+
+    return run_command("sut-average", body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Sums from logging outputs to fairseq metrics.
+
+Sums go in, ratios of sums come out, so that a logged value does not depend on how the data was cut
+into batches or spread over workers. Names that start with an underscore are fairseq's convention
+for meters that are kept but not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from fairseq.logging import metrics
+from torch import Tensor
+
+from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
+
+_DEPTH = "halting_"
+_LOAD = "assignments_"
+
+
+def halting_sums(halting: Mapping[str, HaltingStatistics]) -> dict[str, Tensor]:
+    """Logging-output entries for the halting statistics of each stack."""
+    return {
+        f"{_DEPTH}{stack}_{name}": getattr(sums, name).detach()
+        for stack, sums in halting.items()
+        for name in ("tokens", "expected_depth", "steps_run", "steps_possible")
+    }
+
+
+def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
+    """Logging-output entries for the expert load of each routed module, `(num_experts,)` each."""
+    return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
+
+
+def log_halting(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
+    """Log for each stack its expected depth, its average depth run and the share of steps skipped."""
+    for stack in ("encoder", "decoder"):
+        prefix = f"{_DEPTH}{stack}_"
+        if not any(f"{prefix}tokens" in log for log in logging_outputs):
+            continue
+        for name in ("tokens", "expected_depth", "steps_run", "steps_possible"):
+            metrics.log_scalar_sum(f"_{prefix}{name}", float(_total(logging_outputs, prefix + name)))
+        _log_ratio(f"{stack}_expected_depth", f"_{prefix}expected_depth", f"_{prefix}tokens")
+        _log_ratio(f"{stack}_depth", f"_{prefix}steps_run", f"_{prefix}tokens")
+        _log_ratio(
+            f"{stack}_skipped", f"_{prefix}steps_run", f"_{prefix}steps_possible", complement=True
+        )
+
+
+def log_expert_load(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
+    """Log how evenly experts are used, over all routed modules.
+
+    `load_cv`: coefficient of variation of an expert's share, mean over modules, 0 when even.
+    `load_entropy`: entropy of the shares relative to log num_experts, mean over modules, 1 when
+    even. `dead_experts`: number of experts that no token chose since the meters were reset.
+    """
+    keys = sorted({key for log in logging_outputs for key in log if key.startswith(_LOAD)})
+    for key in keys:
+        metrics.log_scalar_sum(f"_{key}", _total(logging_outputs, key).double().cpu())
+    if keys:
+        for name, measure, combine in (
+            ("load_cv", coefficient_of_variation, _mean),
+            ("load_entropy", relative_entropy, _mean),
+            ("dead_experts", lambda load: float((load == 0).sum()), sum),
+        ):
+            metrics.log_derived(
+                name,
+                lambda meters, measure=measure, combine=combine: round(
+                    combine([measure(meters[f"_{key}"].sum) for key in keys]), 3
+                ),
+            )
+
+
+def coefficient_of_variation(load: Tensor) -> float:
+    """Standard deviation over mean of non-negative loads `(num_experts,)`; 0 without any load."""
+    mean = load.mean()
+    return float(load.std(correction=0) / mean) if mean > 0 else 0.0
+
+
+def relative_entropy(load: Tensor) -> float:
+    """Entropy of loads `(num_experts,)` as shares, divided by log num_experts: in [0, 1]."""
+    share = load / load.sum().clamp(min=1e-12)
+    return float(-torch.xlogy(share, share).sum() / torch.tensor(float(load.numel())).log())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _total(logging_outputs: Sequence[Mapping[str, Any]], key: str) -> Tensor:
+    return torch.as_tensor(sum(log[key] for log in logging_outputs if key in log))
+
+
+def _log_ratio(name: str, numerator: str, denominator: str, complement: bool = False) -> None:
+    def ratio(meters: Mapping[str, Any]) -> float:
+        value = meters[numerator].sum / max(meters[denominator].sum, 1)
+        return round(1 - value if complement else value, 3)
+
+    metrics.log_derived(name, ratio)

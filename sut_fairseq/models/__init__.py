@@ -1,0 +1,1 @@
+"""fairseq models: thin classes around the modules, and the only readers of a config."""

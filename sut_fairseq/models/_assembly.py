@@ -1,0 +1,202 @@
+"""From options to modules: the only place that turns a kind's name into a class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fairseq import utils
+from torch import nn
+
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Attention
+from sut_fairseq.modules.attention.mixture import MixtureAttention
+from sut_fairseq.modules.attention.multihead import MultiheadAttention
+from sut_fairseq.modules.attention.position_scores import RelativeBuckets, RelativeWindow
+from sut_fairseq.modules.block import TransformerBlock
+from sut_fairseq.modules.errors import check, check_choice
+from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
+from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.modules.stack import Stack
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The options of one stack, with the decoder's defaults filled in from the encoder's."""
+
+    name: Literal["encoder", "decoder"]
+    embed_dim: int
+    source_dim: int
+    num_steps: int
+    num_heads: int
+    head_dim: int
+    hidden_dim: int
+    pre_norm: bool
+    halting: str
+
+    @classmethod
+    def of(cls, options: Any, name: Literal["encoder", "decoder"]) -> _Side:
+        def own_or_encoder(option: str) -> Any:
+            value = getattr(options, f"{name}_{option}")
+            return getattr(options, f"encoder_{option}") if value is None else value
+
+        embed_dim = own_or_encoder("embed_dim")
+        num_heads = own_or_encoder("attention_heads")
+        check(num_heads >= 1, f"{name}_attention_heads", "at least 1", num_heads)
+        head_dim = options.attention_head_dim
+        if head_dim is None:
+            check(
+                embed_dim % num_heads == 0,
+                f"{name}_embed_dim",
+                f"a multiple of `{name}_attention_heads` ({num_heads}) unless "
+                "`attention_head_dim` is given",
+                embed_dim,
+            )
+            head_dim = embed_dim // num_heads
+        check(head_dim >= 1, "attention_head_dim", "at least 1", head_dim)
+        return cls(
+            name=name,
+            embed_dim=embed_dim,
+            source_dim=options.encoder_embed_dim,
+            num_steps=getattr(options, f"{name}_layers"),
+            num_heads=num_heads,
+            head_dim=head_dim,
+            hidden_dim=own_or_encoder("ffn_embed_dim"),
+            pre_norm=getattr(options, f"{name}_normalize_before"),
+            halting=str(getattr(options, f"{name}_halting")),
+        )
+
+
+def decoder_embed_dim(options: Any) -> int:
+    """Size of a target token's state."""
+    return _Side.of(options, "decoder").embed_dim
+
+
+def build_stack(options: Any, name: Literal["encoder", "decoder"]) -> Stack:
+    """Build the encoder's or the decoder's stack.
+
+    Args:
+        options: a `UniversalTransformerConfig` or anything with its attributes.
+        name: which stack; the decoder's is causal and has cross-attention.
+
+    Raises:
+        ValueError: if an option has a value that is not allowed.
+    """
+    side = _Side.of(options, name)
+    decodes = name == "decoder"
+    # Checked here as well as where it is used: with both stacks' halting off nothing would see it.
+    check(
+        0 < options.alpha_threshold <= 1,
+        "alpha_threshold",
+        "greater than 0, at most 1",
+        options.alpha_threshold,
+    )
+    check(side.num_steps >= 1, f"{name}_layers", "at least 1", side.num_steps)
+    check_choice(f"{name}_halting", side.halting, _HALTING)
+    block = TransformerBlock(
+        self_attention=_attention(options, side, _positions(options, side), causal=decodes),
+        cross_attention=_attention(options, side, None, causal=False) if decodes else None,
+        feed_forward=_feed_forward(options, side),
+        embed_dim=side.embed_dim,
+        dropout=options.dropout,
+        pre_norm=side.pre_norm,
+    )
+    return Stack(
+        block,
+        side.num_steps,
+        halting=_HALTING[side.halting](options, side),
+        final_norm=nn.LayerNorm(side.embed_dim) if side.pre_norm else None,
+        checkpoint_activations=options.checkpoint_activations,
+    )
+
+
+def _attention(
+    options: Any, side: _Side, positions: nn.Module | None, *, causal: bool
+) -> Attention:
+    core = AttentionCore(positions=positions, dropout=options.attention_dropout, causal=causal)
+    is_self_attention = causal or side.name == "encoder"
+    shape = dict(
+        embed_dim=side.embed_dim,
+        source_dim=side.embed_dim if is_self_attention else side.source_dim,
+        num_heads=side.num_heads,
+        head_dim=side.head_dim,
+    )
+    num_experts = options.attention_experts
+    router = _router(options, side, "attention", num_experts, options.attention_top_k)
+    if router is None:
+        return MultiheadAttention(core, **shape)
+    return MixtureAttention(
+        core,
+        router,
+        num_experts=num_experts,
+        expert_backend=str(options.expert_backend),
+        **shape,
+    )
+
+
+def _feed_forward(options: Any, side: _Side) -> nn.Module:
+    activation = str(options.activation_fn)
+    check_choice("activation_fn", activation, utils.get_available_activation_fns())
+    check(side.hidden_dim >= 1, f"{side.name}_ffn_embed_dim", "at least 1", side.hidden_dim)
+    shape = dict(
+        embed_dim=side.embed_dim,
+        hidden_dim=side.hidden_dim,
+        activation=utils.get_activation_fn(activation),
+        activation_dropout=options.activation_dropout,
+    )
+    router = _router(options, side, "ffn", options.ffn_experts, options.ffn_top_k)
+    if router is None:
+        return FeedForward(**shape)
+    return MixtureFeedForward(
+        router,
+        num_experts=options.ffn_experts,
+        expert_backend=str(options.expert_backend),
+        **shape,
+    )
+
+
+def _router(options: Any, side: _Side, kind: str, num_experts: int, top_k: int) -> Router | None:
+    """The router of `num_experts` experts; None for a single one, which needs no routing."""
+    check(num_experts >= 1, f"{kind}_experts", "at least 1", num_experts)
+    requirement = f"between 1 and `{kind}_experts` ({num_experts})"
+    check(1 <= top_k <= num_experts, f"{kind}_top_k", requirement, top_k)
+    if num_experts == 1:
+        return None
+    return Router(
+        side.embed_dim,
+        num_experts,
+        top_k,
+        dropout=options.router_dropout,
+        sample=options.router_sample,
+    )
+
+
+def _positions(options: Any, side: _Side) -> nn.Module | None:
+    kind = str(options.attention_positions)
+    check_choice("attention_positions", kind, _POSITIONS)
+    return _POSITIONS[kind](options, side)
+
+
+_POSITIONS: dict[str, Any] = {
+    "none": lambda options, side: None,
+    "window": lambda options, side: RelativeWindow(
+        side.num_heads, side.head_dim, options.attention_window
+    ),
+    "buckets": lambda options, side: RelativeBuckets(
+        side.num_heads,
+        num_buckets=options.attention_buckets,
+        max_distance=options.attention_max_distance,
+        causal=side.name == "decoder",
+    ),
+}
+
+_HALTING: dict[str, Any] = {
+    "none": lambda options, side: None,
+    "stick-breaking": lambda options, side: StickBreakingHalting(
+        side.embed_dim,
+        alpha_threshold=options.alpha_threshold,
+        dropout=options.dropout if options.halting_dropout is None else options.halting_dropout,
+    ),
+}

@@ -1,0 +1,174 @@
+"""Options of the models: flat groups, combined by inheritance.
+
+Flat because nested groups with equal field names collide in fairseq's command line, and because
+`--model-overrides` changes a key wherever it occurs.
+"""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+from dataclasses import dataclass, field
+from typing import Optional
+
+from fairseq import utils
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+
+from sut_fairseq.modules.routing.experts import BACKENDS
+
+# fairseq knows `Optional[int]` but not `int | None`.
+# ruff: noqa: UP007, UP045
+
+
+@dataclass
+class EmbeddingOptions(FairseqDataclass):
+    """Token and position embeddings."""
+
+    encoder_embed_dim: int = field(default=512, metadata={"help": "size of a source token's state"})
+    decoder_embed_dim: Optional[int] = field(
+        default=None, metadata={"help": "size of a target token's state (default: the encoder's)"}
+    )
+    share_all_embeddings: bool = field(
+        default=False,
+        metadata={
+            "help": "one embedding for source, target and output projection (joined dictionary)"
+        },
+    )
+    share_decoder_input_output_embed: bool = field(
+        default=False, metadata={"help": "one embedding for target and output projection"}
+    )
+    no_token_positional_embeddings: bool = field(
+        default=False,
+        metadata={"help": "no absolute positions; leaves relative ones (length generalisation)"},
+    )
+    max_source_positions: int = field(
+        default=1024, metadata={"help": "greatest number of tokens in a source sentence"}
+    )
+    max_target_positions: int = field(
+        default=1024, metadata={"help": "greatest number of tokens in a target sentence"}
+    )
+
+
+@dataclass
+class DepthOptions(FairseqDataclass):
+    """The depth loop and its block."""
+
+    encoder_layers: int = field(
+        default=6, metadata={"help": "number of steps the encoder block runs; may be overridden"}
+    )
+    decoder_layers: int = field(
+        default=6, metadata={"help": "number of steps the decoder block runs; may be overridden"}
+    )
+    encoder_normalize_before: bool = field(
+        default=False, metadata={"help": "layer norm before each encoder sublayer, not after"}
+    )
+    decoder_normalize_before: bool = field(
+        default=False, metadata={"help": "layer norm before each decoder sublayer, not after"}
+    )
+    dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings and sublayers"})
+    checkpoint_activations: bool = field(
+        default=False,
+        metadata={"help": "recompute each step in the backward pass: less memory, more time"},
+    )
+
+
+@dataclass
+class AttentionOptions(FairseqDataclass):
+    """Self- and cross-attention."""
+
+    encoder_attention_heads: int = field(
+        default=8, metadata={"help": "heads of the encoder's attention (of each expert)"}
+    )
+    decoder_attention_heads: Optional[int] = field(
+        default=None,
+        metadata={"help": "heads of the decoder's attention, of each expert (default: encoder's)"},
+    )
+    attention_head_dim: Optional[int] = field(
+        default=None, metadata={"help": "size of a head (default: embedding size / heads)"}
+    )
+    attention_experts: int = field(
+        default=1, metadata={"help": "attention experts; 1 is dense attention without a router"}
+    )
+    attention_top_k: int = field(
+        default=1, metadata={"help": "attention experts that each token uses"}
+    )
+    attention_positions: ChoiceEnum(["none", "window", "buckets"]) = field(  # type: ignore[valid-type]
+        default="window",
+        metadata={"help": "relative positions: learned window embeddings, T5 buckets, or none"},
+    )
+    attention_window: int = field(
+        default=64, metadata={"help": "greatest relative offset told apart, in tokens (window)"}
+    )
+    attention_buckets: int = field(default=32, metadata={"help": "number of buckets (buckets)"})
+    attention_max_distance: int = field(
+        default=128, metadata={"help": "distance from which all offsets share a bucket (buckets)"}
+    )
+    attention_dropout: float = field(default=0.0, metadata={"help": "dropout of attention weights"})
+
+
+@dataclass
+class FeedForwardOptions(FairseqDataclass):
+    """The feed-forward layer."""
+
+    encoder_ffn_embed_dim: int = field(
+        default=2048, metadata={"help": "hidden size of the encoder's feed-forward (each expert's)"}
+    )
+    decoder_ffn_embed_dim: Optional[int] = field(
+        default=None,
+        metadata={"help": "hidden size of the decoder's feed-forward (default: the encoder's)"},
+    )
+    ffn_experts: int = field(
+        default=1, metadata={"help": "feed-forward experts; 1 is a dense layer without a router"}
+    )
+    ffn_top_k: int = field(
+        default=1, metadata={"help": "feed-forward experts that each token uses"}
+    )
+    activation_fn: ChoiceEnum(utils.get_available_activation_fns()) = field(  # type: ignore[valid-type]
+        default="gelu", metadata={"help": "activation of the feed-forward layer"}
+    )
+    activation_dropout: float = field(
+        default=0.0, metadata={"help": "dropout after the feed-forward activation"}
+    )
+
+
+@dataclass
+class RouterOptions(FairseqDataclass):
+    """Routers and experts."""
+
+    router_dropout: float = field(default=0.0, metadata={"help": "dropout inside the router"})
+    router_sample: bool = field(
+        default=False,
+        metadata={"help": "draw the experts of a token in training instead of taking the best"},
+    )
+    expert_backend: ChoiceEnum(list(BACKENDS)) = field(  # type: ignore[valid-type]
+        default="auto", metadata={"help": "how experts are computed; all give the same result"}
+    )
+
+
+@dataclass
+class HaltingOptions(FairseqDataclass):
+    """Dynamic halting."""
+
+    encoder_halting: ChoiceEnum(["none", "stick-breaking"]) = field(  # type: ignore[valid-type]
+        default="none", metadata={"help": "how encoder tokens halt"}
+    )
+    decoder_halting: ChoiceEnum(["none", "stick-breaking"]) = field(  # type: ignore[valid-type]
+        default="none", metadata={"help": "how decoder tokens halt"}
+    )
+    alpha_threshold: float = field(
+        default=0.999,
+        metadata={"help": "probability of having halted at which a token stops, in (0, 1]"},
+    )
+    halting_dropout: Optional[float] = field(
+        default=None, metadata={"help": "dropout inside the halting unit (default: --dropout)"}
+    )
+
+
+@dataclass
+class UniversalTransformerConfig(
+    HaltingOptions,
+    RouterOptions,
+    FeedForwardOptions,
+    AttentionOptions,
+    DepthOptions,
+    EmbeddingOptions,
+):
+    """Options of the (Sparse) Universal Transformer."""

@@ -1,0 +1,113 @@
+"""Named architectures: the presets of the paper (SUT 4, Tables 6 and 7) and a small one."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+from fairseq.models import register_model_architecture
+
+# Imported so that the model that the architectures belong to is registered first.
+from sut_fairseq.models import universal_transformer  # noqa: F401
+
+_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
+
+_SUT_WMT = dict(
+    **_HALTING,
+    share_all_embeddings=True,
+    encoder_embed_dim=512,
+    encoder_layers=6,
+    decoder_layers=6,
+    encoder_attention_heads=4,
+    attention_head_dim=64,
+    attention_top_k=4,
+    attention_window=64,
+    encoder_ffn_embed_dim=512,
+    ffn_top_k=4,
+    dropout=0.2,
+    attention_dropout=0.2,
+    activation_dropout=0.1,
+    router_dropout=0.2,
+)
+
+_UT_WMT = dict(
+    _SUT_WMT, attention_top_k=1, ffn_top_k=1, attention_experts=1, ffn_experts=1, router_dropout=0.0
+)
+
+_FORMAL = dict(
+    no_token_positional_embeddings=True,
+    encoder_embed_dim=512,
+    attention_window=1,
+    dropout=0.5,
+    attention_dropout=0.2,
+    activation_dropout=0.5,
+    router_dropout=0.1,
+)
+
+_UT_CFQ = dict(
+    _FORMAL,
+    encoder_layers=8,
+    decoder_layers=8,
+    encoder_attention_heads=8,
+    attention_head_dim=64,
+    encoder_ffn_embed_dim=1024,
+)
+
+ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "sut_base": dict(_SUT_WMT, attention_experts=24, ffn_experts=24),
+    "sut_big": dict(_SUT_WMT, attention_experts=48, ffn_experts=48),
+    "ut_base": dict(
+        _UT_WMT, encoder_embed_dim=960, encoder_attention_heads=15, encoder_ffn_embed_dim=3840
+    ),
+    "ut_big": dict(
+        _UT_WMT, encoder_embed_dim=1344, encoder_attention_heads=21, encoder_ffn_embed_dim=5376
+    ),
+    "sut_logical_inference": dict(
+        _FORMAL,
+        **_HALTING,
+        encoder_layers=12,
+        decoder_layers=12,
+        encoder_attention_heads=2,
+        attention_head_dim=32,
+        attention_experts=12,
+        attention_top_k=4,
+        encoder_ffn_embed_dim=128,
+        ffn_experts=12,
+        ffn_top_k=4,
+    ),
+    "ut_cfq": dict(_UT_CFQ, **_HALTING),
+    "ut_cfq_t5": dict(
+        _UT_CFQ,
+        attention_positions="buckets",
+        encoder_normalize_before=True,
+        decoder_normalize_before=True,
+    ),
+    "sut_tiny": dict(
+        **_HALTING,
+        no_token_positional_embeddings=True,
+        encoder_embed_dim=128,
+        encoder_layers=3,
+        decoder_layers=3,
+        encoder_attention_heads=2,
+        attention_head_dim=32,
+        attention_window=16,
+        attention_experts=4,
+        attention_top_k=2,
+        encoder_ffn_embed_dim=128,
+        ffn_experts=4,
+        ffn_top_k=2,
+        dropout=0.1,
+    ),
+}
+
+
+def _register(name: str, options: dict[str, Any]) -> None:
+    @register_model_architecture("universal_transformer", name)
+    def fill_in(arguments: Namespace) -> None:
+        for option, value in options.items():
+            if not hasattr(arguments, option):
+                setattr(arguments, option, value)
+
+
+for _name, _options in ARCHITECTURES.items():
+    _register(_name, _options)

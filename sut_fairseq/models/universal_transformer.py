@@ -1,0 +1,289 @@
+"""The (Sparse) Universal Transformer as a fairseq encoder-decoder model."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import (
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqIncrementalDecoder,
+    register_model,
+)
+from fairseq.modules import PositionalEmbedding
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+
+from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.stack import Stack, StackOutput
+
+logger = logging.getLogger(__name__)
+
+
+class _Embedding(nn.Module):
+    """Token embeddings times sqrt(embed_dim), plus sinusoidal positions unless left out."""
+
+    def __init__(
+        self, tokens: nn.Embedding, *, max_positions: int, absolute_positions: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.scale = math.sqrt(tokens.embedding_dim)
+        self.positions = (
+            PositionalEmbedding(max_positions, tokens.embedding_dim, tokens.padding_idx)
+            if absolute_positions
+            else None
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, offset: int = 0) -> Tensor:
+        """Embed the columns of `(batch, length)` from `offset` on: -> `(batch, rest, embed_dim)`."""
+        states = self.scale * self.tokens(tokens[:, offset:])
+        if self.positions is not None:
+            states = states + self.positions(tokens)[:, offset:].to(states.dtype)
+        return self.dropout(states)
+
+
+class UniversalTransformerEncoder(FairseqEncoder):
+    """Embedding and stack; see `UniversalTransformerModel` for the statistics it returns."""
+
+    def __init__(
+        self, dictionary: Dictionary, embedding: _Embedding, stack: Stack, max_positions: int
+    ) -> None:
+        super().__init__(dictionary)
+        self.embedding = embedding
+        self.stack = stack
+        self._max_positions = max_positions
+
+    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None) -> dict[str, Any]:
+        """Encode.
+
+        Args:
+            src_tokens: `(batch, src_len)`.
+            src_lengths: not needed; fairseq passes it.
+
+        Returns:
+            fairseq's `encoder_out`: `[(src_len, batch, embed_dim)]`, its `encoder_padding_mask`:
+            `[(batch, src_len)]`, True = padding, and the `routing` and `halting` statistics.
+        """
+        _check_precision(self.embedding.tokens.weight)
+        padding_mask = src_tokens.eq(self.dictionary.pad())
+        output = self.stack(self.embedding(src_tokens), padding_mask)
+        return {
+            "encoder_out": [output.states.transpose(0, 1)],
+            "encoder_padding_mask": [padding_mask],
+            **_statistics("encoder", output),
+        }
+
+    def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
+        """Select sentences, `new_order` `(new_batch,)`; the statistics stay those of the batch."""
+        return {
+            **encoder_out,
+            "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
+            "encoder_padding_mask": [
+                mask.index_select(0, new_order) for mask in encoder_out["encoder_padding_mask"]
+            ],
+        }
+
+    def max_positions(self) -> int:
+        return self._max_positions
+
+
+class UniversalTransformerDecoder(FairseqIncrementalDecoder):
+    """Embedding, stack with cross-attention, and output projection; decodes incrementally."""
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        embedding: _Embedding,
+        stack: Stack,
+        output_projection: nn.Linear,
+        max_positions: int,
+    ) -> None:
+        super().__init__(dictionary)
+        self.embedding = embedding
+        self.stack = stack
+        self.output_projection = output_projection
+        self._max_positions = max_positions
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, Any],
+        incremental_state: dict | None = None,
+        features_only: bool = False,
+        **unused: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Decode.
+
+        Args:
+            prev_output_tokens: all target tokens so far, `(batch, tgt_len)`.
+            encoder_out: what the encoder returned.
+            incremental_state: fairseq's; if given, only the tokens that it has not seen yet are
+                computed.
+            features_only: return states instead of scores.
+            unused: what fairseq passes on to every decoder (`src_lengths`, ...).
+
+        Returns:
+            scores `(batch, new_len, vocabulary)` and a dict: `attn` `[None]`, and `routing` and
+            `halting`, the statistics of encoder and decoder by name.
+        """
+        cache = None
+        if incremental_state is not None:
+            cache = incremental_state.setdefault(self._cache_key, None)
+            if cache is None:
+                cache = incremental_state[self._cache_key] = DecodingCache(self.stack.num_steps)
+        memory = None if cache is None else cache.memory
+        if memory is None:
+            memory = self.stack.cross_memory(
+                encoder_out["encoder_out"][0].transpose(0, 1),
+                encoder_out["encoder_padding_mask"][0],
+            )
+        offset = 0
+        if cache is not None:
+            cache.memory, offset = memory, cache.length
+        states = self.embedding(prev_output_tokens, offset)
+        padding_mask = prev_output_tokens[:, offset:].eq(self.dictionary.pad())
+        output = self.stack(states, padding_mask, memory, cache)
+        scores = output.states if features_only else self.output_layer(output.states)
+        statistics = _statistics("decoder", output)
+        return scores, {
+            "attn": [None],
+            **{kind: {**encoder_out.get(kind, {}), **own} for kind, own in statistics.items()},
+        }
+
+    def output_layer(self, features: Tensor) -> Tensor:
+        """Scores over the vocabulary, `(..., embed_dim)` -> `(..., vocabulary)`."""
+        return self.output_projection(features)
+
+    def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
+        """Select beams, `new_order` `(new_batch,)`, in what `forward` keeps between positions."""
+        cache = incremental_state.get(self._cache_key)
+        if cache is not None:
+            cache.reorder(new_order)
+
+    def max_positions(self) -> int:
+        return self._max_positions
+
+    @property
+    def _cache_key(self) -> str:
+        # The suffix is fairseq's own, unique to this decoder: ensembles share nothing.
+        return f"{self._incremental_state_id}.decoding_cache"
+
+
+@register_model("universal_transformer", dataclass=UniversalTransformerConfig)
+class UniversalTransformerModel(FairseqEncoderDecoderModel):
+    """Universal Transformer with optional mixtures of experts and halting (SUT).
+
+    `forward` returns `(scores, extra)`: scores `(batch, tgt_len, vocabulary)`; `extra["routing"]`
+    maps "encoder.feed_forward", "decoder.cross_attention", ... to `RoutingStatistics` and
+    `extra["halting"]` maps "encoder" and "decoder" to `HaltingStatistics`, as far as they are on.
+    """
+
+    def __init__(
+        self, encoder: UniversalTransformerEncoder, decoder: UniversalTransformerDecoder
+    ) -> None:
+        super().__init__(encoder, decoder)
+
+    @classmethod
+    def build_model(
+        cls, cfg: UniversalTransformerConfig, task: FairseqTask
+    ) -> UniversalTransformerModel:
+        """Build the model that the options describe.
+
+        Raises:
+            ValueError: if an option has a value that is not allowed.
+        """
+        encoder_stack, decoder_stack = build_stack(cfg, "encoder"), build_stack(cfg, "decoder")
+        source, target = task.source_dictionary, task.target_dictionary
+        source_tokens, target_tokens, projection = _build_embeddings(cfg, source, target)
+
+        def embedding(tokens: nn.Embedding, max_positions: int) -> _Embedding:
+            return _Embedding(
+                tokens,
+                max_positions=max_positions,
+                absolute_positions=not cfg.no_token_positional_embeddings,
+                dropout=cfg.dropout,
+            )
+
+        encoder = UniversalTransformerEncoder(
+            source,
+            embedding(source_tokens, cfg.max_source_positions),
+            encoder_stack,
+            cfg.max_source_positions,
+        )
+        decoder = UniversalTransformerDecoder(
+            target,
+            embedding(target_tokens, cfg.max_target_positions),
+            decoder_stack,
+            projection,
+            cfg.max_target_positions,
+        )
+        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
+        logger.info(
+            "steps: encoder %d, decoder %d; halting: encoder %s, decoder %s; alpha_threshold: %s",
+            cfg.encoder_layers,
+            cfg.decoder_layers,
+            cfg.encoder_halting,
+            cfg.decoder_halting,
+            cfg.alpha_threshold,
+        )
+        return cls(encoder, decoder)
+
+
+def _build_embeddings(
+    cfg: UniversalTransformerConfig, source: Dictionary, target: Dictionary
+) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
+    """Source embedding, target embedding and output projection, tied as the options say."""
+    target_dim = decoder_embed_dim(cfg)
+    source_tokens = _token_embedding(source, cfg.encoder_embed_dim)
+    if cfg.share_all_embeddings:
+        if source != target:
+            raise ValueError(
+                "`share_all_embeddings` needs one dictionary for both languages, but the data has "
+                "two: preprocess with --joined-dictionary, or drop --share-all-embeddings."
+            )
+        if cfg.encoder_embed_dim != target_dim:
+            raise ValueError(
+                "`share_all_embeddings` needs equal sizes, but `encoder_embed_dim` is "
+                f"{cfg.encoder_embed_dim} and `decoder_embed_dim` is {target_dim}."
+            )
+        target_tokens = source_tokens
+    else:
+        target_tokens = _token_embedding(target, target_dim)
+    projection = nn.Linear(target_dim, len(target), bias=False)
+    if cfg.share_all_embeddings or cfg.share_decoder_input_output_embed:
+        projection.weight = target_tokens.weight
+    else:
+        nn.init.normal_(projection.weight, std=target_dim**-0.5)
+    return source_tokens, target_tokens, projection
+
+
+def _token_embedding(dictionary: Dictionary, embed_dim: int) -> nn.Embedding:
+    embedding = nn.Embedding(len(dictionary), embed_dim, padding_idx=dictionary.pad())
+    nn.init.normal_(embedding.weight, std=embed_dim**-0.5)
+    with torch.no_grad():
+        embedding.weight[dictionary.pad()].zero_()
+    return embedding
+
+
+def _statistics(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:
+    return {
+        "routing": {f"{side}.{name}": sums for name, sums in output.routing.items()},
+        "halting": {} if output.halting is None else {side: output.halting},
+    }
+
+
+def _check_precision(parameter: Tensor) -> None:
+    """fairseq's --fp16 and --bf16 convert the parameters, which no CPU kernel set fully supports."""
+    if parameter.device.type == "cpu" and parameter.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"the model is on the CPU with {parameter.dtype} parameters: --fp16 and --bf16 need a "
+            "GPU; drop the flag, or use --amp, which works on a CPU."
+        )

@@ -1,0 +1,1 @@
+"""Attention kinds that share one interface; see `interface`."""

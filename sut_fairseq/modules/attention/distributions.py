@@ -1,0 +1,25 @@
+"""From attention scores to attention weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
+    """Softmax over the visible keys, computed in float32 or better.
+
+    Args:
+        scores: `(batch, num_heads, width, top_k, num_keys)`.
+        visible: True where the key may be attended to, `(batch, width, num_keys)`; None: all.
+
+    Returns:
+        weights of the shape and dtype of `scores`; each row sums to 1.
+    """
+    if visible is not None:
+        # The least finite number underflows to a weight of exactly 0, as -inf would, but a row
+        # without any visible key (an empty sentence) then stays finite.
+        hidden = ~visible[:, None, :, None]
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    return scores.softmax(dim=-1, dtype=dtype).to(scores.dtype)

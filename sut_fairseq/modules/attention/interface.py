@@ -1,0 +1,82 @@
+"""What every attention kind takes and gives.
+
+An attention kind is a module with two methods:
+
+- `keys_values(states)`: `(num_tokens, source_dim)` -> keys and values, each
+  `(num_tokens, num_heads, head_dim)`. Separate from the rest so that the keys and values of
+  halted tokens, of a memory, and of earlier positions are computed once.
+- `forward(states, tokens, memory, call_weights)`: the attention of the active tokens.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import RoutingStatistics
+
+
+class Memory(NamedTuple):
+    """What is attended to.
+
+    Attributes:
+        keys, values: `(batch, num_heads, num_keys, head_dim)`.
+        padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
+        query_offset: position, among the keys, of the queries' column 0 (self-attention only;
+            greater than 0 when earlier positions come from a cache).
+    """
+
+    keys: Tensor
+    values: Tensor
+    padding_mask: Tensor | None = None
+    query_offset: int = 0
+
+
+class Attention(Protocol):
+    """The interface of an attention kind; implementations are `nn.Module`s."""
+
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Project `(num_tokens, source_dim)` to keys and values `(num_tokens, num_heads, head_dim)`."""
+
+    def __call__(
+        self,
+        states: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        call_weights: Tensor | None = None,
+    ) -> tuple[Tensor, RoutingStatistics | None]:
+        """Attend.
+
+        Args:
+            states: states of the active tokens, `(num_tokens, embed_dim)`.
+            tokens: where these tokens stand in their sentences.
+            memory: what they attend to.
+            call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
+
+        Returns:
+            `(num_tokens, embed_dim)`, and the routing statistics of a routed kind.
+        """
+
+
+def visible_keys(tokens: ActiveTokens, memory: Memory, *, causal: bool) -> Tensor | None:
+    """Which keys each query may see: `(batch, width, num_keys)`, True = visible; None: all.
+
+    Empty slots of the by-sentence arrangement see whatever position 0 sees; they are discarded.
+    """
+    visible = None
+    if memory.padding_mask is not None:
+        visible = ~memory.padding_mask.unsqueeze(1).expand(-1, tokens.width, -1)
+    num_keys = memory.keys.shape[2]
+    if causal and tokens.length > 1:
+        key_positions = torch.arange(num_keys, device=memory.keys.device)
+        not_later = key_positions <= query_positions(tokens, memory).unsqueeze(-1)
+        visible = not_later if visible is None else visible & not_later
+    return visible
+
+
+def query_positions(tokens: ActiveTokens, memory: Memory) -> Tensor:
+    """Position of each query among the keys, `(batch, width)`; arbitrary in empty slots."""
+    return tokens.by_sentence(tokens.column) + memory.query_offset

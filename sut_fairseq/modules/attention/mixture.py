@@ -1,0 +1,79 @@
+"""Mixture of multi-head attention, MoMHA (SUT 3.1)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.initialization import xavier_linear
+from sut_fairseq.modules.routing.experts import Dispatch, ExpertLinear
+from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import RoutingStatistics
+
+
+class MixtureAttention(nn.Module):
+    """Each token attends with the heads of the experts it is routed to.
+
+    One set of keys and values is shared by all experts; expert e has a query projection and an
+    output projection of its own, both under the same routing decision:
+    y = sum over the chosen experts of g(e|h) concat_heads(attention(W_q,e h, K, V)) W_o,e.
+    With one head per expert this is the mixture of attention heads, MoA (Zhang et al. 2022).
+
+    Args:
+        core: scores, distribution and weighted sum.
+        router: chooses `top_k` of the experts for each token.
+        embed_dim: size of the attending states and of the result.
+        source_dim: size of the states attended to.
+        num_experts: number of experts, as in the router.
+        num_heads, head_dim: heads of each expert and their size.
+        expert_backend: see `ExpertLinear`.
+    """
+
+    def __init__(
+        self,
+        core: AttentionCore,
+        router: Router,
+        *,
+        embed_dim: int,
+        source_dim: int,
+        num_experts: int,
+        num_heads: int,
+        head_dim: int,
+        expert_backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.core = core
+        self.router = router
+        self.num_experts = num_experts
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        inner_dim = num_heads * head_dim
+        self.query = ExpertLinear(
+            num_experts, embed_dim, inner_dim, bias=False, backend=expert_backend
+        )
+        self.key = xavier_linear(source_dim, inner_dim, bias=False)
+        self.value = xavier_linear(source_dim, inner_dim, bias=False)
+        self.output = ExpertLinear(
+            num_experts, inner_dim, embed_dim, bias=False, backend=expert_backend
+        )
+
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (-1, self.num_heads, self.head_dim)
+        return self.key(states).view(shape), self.value(states).view(shape)
+
+    def forward(
+        self,
+        states: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        call_weights: Tensor | None = None,
+    ) -> tuple[Tensor, RoutingStatistics]:
+        routing = self.router(states, call_weights)
+        dispatch = Dispatch.from_indices(routing.expert_indices, self.num_experts)
+        rows = self.query(dispatch.sort_tokens(states), dispatch.offsets)
+        queries = dispatch.unsort(rows).unflatten(-1, (self.num_heads, self.head_dim))
+        context = self.core(queries, tokens, memory).flatten(2)
+        rows = self.output(dispatch.sort_pairs(context), dispatch.offsets)
+        return dispatch.combine(rows, routing.expert_weights.to(rows.dtype)), routing.statistics

@@ -1,0 +1,53 @@
+"""Dense multi-head attention."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.initialization import xavier_linear
+from sut_fairseq.modules.tokens import ActiveTokens
+
+
+class MultiheadAttention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017) without biases, of the `Attention` interface.
+
+    Args:
+        core: scores, distribution and weighted sum.
+        embed_dim: size of the attending states and of the result.
+        source_dim: size of the states attended to.
+        num_heads, head_dim: their product need not be `embed_dim`.
+    """
+
+    def __init__(
+        self,
+        core: AttentionCore,
+        *,
+        embed_dim: int,
+        source_dim: int,
+        num_heads: int,
+        head_dim: int,
+    ) -> None:
+        super().__init__()
+        self.core = core
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.query = xavier_linear(embed_dim, num_heads * head_dim, bias=False)
+        self.key = xavier_linear(source_dim, num_heads * head_dim, bias=False)
+        self.value = xavier_linear(source_dim, num_heads * head_dim, bias=False)
+        self.output = xavier_linear(num_heads * head_dim, embed_dim, bias=False)
+
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (-1, self.num_heads, self.head_dim)
+        return self.key(states).view(shape), self.value(states).view(shape)
+
+    def forward(
+        self,
+        states: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        call_weights: Tensor | None = None,
+    ) -> tuple[Tensor, None]:
+        queries = self.query(states).view(-1, 1, self.num_heads, self.head_dim)
+        return self.output(self.core(queries, tokens, memory).flatten(1)), None

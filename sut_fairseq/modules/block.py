@@ -1,0 +1,102 @@
+"""Block kinds: what one step of the depth loop does to the active tokens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.interface import Attention, Memory
+from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import RoutingStatistics
+
+
+class BlockOutput(NamedTuple):
+    """What one step returns.
+
+    Attributes:
+        hidden: new states of the active tokens, `(num_tokens, embed_dim)`.
+        routing: statistics of each routed module, by the module's name in the block.
+    """
+
+    hidden: Tensor
+    routing: dict[str, RoutingStatistics]
+
+
+class TransformerBlock(nn.Module):
+    """Self-attention, optional cross-attention and feed-forward, each with a residual connection.
+
+    Post-norm: x <- LN(x + dropout(sublayer(x))); keys and values read the expected states as they
+    are. Pre-norm: x <- x + dropout(sublayer(LN(x))); keys and values read the normalised ones.
+
+    Args:
+        self_attention, cross_attention: attention kinds; a decoder block has both.
+        feed_forward: maps `(num_tokens, embed_dim)` and call weights to the same and statistics.
+        embed_dim: size of a token's state.
+        dropout: dropout of each sublayer's result.
+        pre_norm: layer norm before instead of after each sublayer.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_attention: Attention,
+        feed_forward: nn.Module,
+        embed_dim: int,
+        cross_attention: Attention | None = None,
+        dropout: float = 0.0,
+        pre_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = pre_norm
+        self.self_attention_norm = nn.LayerNorm(embed_dim)
+        self.cross_attention_norm = nn.LayerNorm(embed_dim) if cross_attention else None
+        self.feed_forward_norm = nn.LayerNorm(embed_dim)
+
+    def keys_values(self, expected: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of self-attention from expected states `(num_tokens, embed_dim)`."""
+        if self.pre_norm:
+            expected = self.self_attention_norm(expected)
+        return self.self_attention.keys_values(expected)
+
+    def cross_keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of cross-attention from encoder states `(num_tokens, source_dim)`."""
+        assert self.cross_attention is not None, "only a decoder block attends to an encoder"
+        return self.cross_attention.keys_values(states)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        cross_memory: Memory | None = None,
+        call_weights: Tensor | None = None,
+    ) -> BlockOutput:
+        """Run one step.
+
+        Args:
+            hidden: states of the active tokens, `(num_tokens, embed_dim)`.
+            tokens: where they stand in their sentences.
+            memory: keys and values of self-attention.
+            cross_memory: keys and values of cross-attention, for a block that has it.
+            call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
+        """
+        routing: dict[str, RoutingStatistics] = {}
+
+        def sublayer(name: str, states: Tensor, *inputs: object) -> Tensor:
+            norm = getattr(self, f"{name}_norm")
+            normed = norm(states) if self.pre_norm else states
+            result, statistics = getattr(self, name)(normed, *inputs, call_weights)
+            if statistics is not None:
+                routing[name] = statistics
+            states = states + self.dropout(result)
+            return states if self.pre_norm else norm(states)
+
+        hidden = sublayer("self_attention", hidden, tokens, memory)
+        if self.cross_attention is not None:
+            hidden = sublayer("cross_attention", hidden, tokens, cross_memory)
+        return BlockOutput(sublayer("feed_forward", hidden), routing)

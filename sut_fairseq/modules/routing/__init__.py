@@ -1,0 +1,1 @@
+"""Conditional computation: a router, experts, and the mixtures built from them."""

@@ -1,0 +1,68 @@
+"""Mixture of feed-forward experts (SUT 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from sut_fairseq.modules.routing.experts import Dispatch, ExpertLinear
+from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.statistics import RoutingStatistics
+
+
+class MixtureFeedForward(nn.Module):
+    """y = sum over the chosen experts of g(e|h) W2_e act(W1_e h + b1_e) + b2_e.
+
+    Args:
+        router: chooses `top_k` of its experts for each token.
+        embed_dim: size of a token's state.
+        num_experts: number of experts, as in the router.
+        hidden_dim: size of each expert's hidden layer.
+        activation: elementwise function between the two layers.
+        activation_dropout: dropout after the activation (DropFFD).
+        expert_backend: see `ExpertLinear`.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        *,
+        embed_dim: int,
+        num_experts: int,
+        hidden_dim: int,
+        activation: Callable[[Tensor], Tensor],
+        activation_dropout: float = 0.0,
+        expert_backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.router = router
+        self.num_experts = num_experts
+        self.activation = activation
+        self.activation_dropout = nn.Dropout(activation_dropout)
+        self.input = ExpertLinear(
+            num_experts, embed_dim, hidden_dim, bias=True, backend=expert_backend
+        )
+        self.output = ExpertLinear(
+            num_experts, hidden_dim, embed_dim, bias=True, backend=expert_backend
+        )
+
+    def forward(
+        self, states: Tensor, call_weights: Tensor | None = None
+    ) -> tuple[Tensor, RoutingStatistics]:
+        """Transform tokens.
+
+        Args:
+            states: `(num_tokens, embed_dim)`.
+            call_weights: weight of each token in the statistics, `(num_tokens,)`; None means 1.
+
+        Returns:
+            the transformed tokens `(num_tokens, embed_dim)` and the routing statistics.
+        """
+        routing = self.router(states, call_weights)
+        dispatch = Dispatch.from_indices(routing.expert_indices, self.num_experts)
+        hidden = self.input(dispatch.sort_tokens(states), dispatch.offsets)
+        hidden = self.activation_dropout(self.activation(hidden))
+        rows = self.output(hidden, dispatch.offsets)
+        weights = routing.expert_weights.to(rows.dtype)
+        return dispatch.combine(rows, weights), routing.statistics

@@ -1,0 +1,87 @@
+"""Which experts a token is sent to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.modules.errors import check
+from sut_fairseq.statistics import RoutingStatistics, route_statistics
+
+
+class Routing(NamedTuple):
+    """The decision of a router for a list of tokens.
+
+    Attributes:
+        expert_indices: chosen experts, `(num_tokens, top_k)`, int64.
+        expert_weights: their weights, `(num_tokens, top_k)`; each row sums to 1.
+        statistics: sums over the tokens.
+    """
+
+    expert_indices: Tensor
+    expert_weights: Tensor
+    statistics: RoutingStatistics
+
+
+class Router(nn.Module):
+    """Two-layer gating network with a top-k choice (SUT 3.1).
+
+    scores = W_2 dropout(tanh(W_1 h + b_1)); g(e|h) = softmax(scores). The k greatest g are kept
+    and renormalised to sum to 1. The softmax, its logarithm and the statistics are computed in
+    float32 (float64 for float64 input) whatever the model's dtype.
+
+    Args:
+        embed_dim: size of a token's state.
+        num_experts: number of experts to choose from.
+        top_k: number of experts each token uses.
+        dropout: dropout of the hidden layer (DropGAT).
+        sample: in training, draw the k experts without replacement from g instead of taking the
+            k greatest; evaluation always takes the greatest.
+
+    Raises:
+        ValueError: if `top_k` is not between 1 and `num_experts`.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_experts: int,
+        top_k: int,
+        *,
+        dropout: float = 0.0,
+        sample: bool = False,
+    ) -> None:
+        super().__init__()
+        check(
+            1 <= top_k <= num_experts, "top_k", f"between 1 and `num_experts` ({num_experts})", top_k
+        )
+        self.top_k = top_k
+        self.sample = sample
+        self.hidden = nn.Linear(embed_dim, embed_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(embed_dim, num_experts, bias=False)
+
+    def forward(self, states: Tensor, call_weights: Tensor | None = None) -> Routing:
+        """Route tokens.
+
+        Args:
+            states: `(num_tokens, embed_dim)`.
+            call_weights: weight of each token in the statistics, `(num_tokens,)`; None means 1.
+
+        Returns:
+            the decision; `expert_weights` in the dtype of `states`.
+        """
+        scores = self.output(self.dropout(torch.tanh(self.hidden(states))))
+        if scores.dtype != torch.float64:
+            scores = scores.float()
+        preference = scores
+        if self.sample and self.training:
+            # Adding Gumbel noise and taking the k greatest samples without replacement from g.
+            preference = scores - torch.empty_like(scores).exponential_().log()
+        expert_indices = preference.topk(self.top_k, dim=-1).indices
+        # Renormalising k softmax values is the softmax of their k scores.
+        expert_weights = scores.gather(-1, expert_indices).softmax(dim=-1)
+        statistics = route_statistics(scores, expert_indices, expert_weights, call_weights)
+        return Routing(expert_indices, expert_weights.to(states.dtype), statistics)

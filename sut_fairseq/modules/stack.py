@@ -1,0 +1,188 @@
+"""The depth loop: one block, run several steps, each token until it halts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.block import TransformerBlock
+from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
+from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
+
+
+class StackOutput(NamedTuple):
+    """What the loop returns.
+
+    Attributes:
+        states: expected halted states S_L, `(batch, length, embed_dim)`; the input at padding.
+        routing: sums over all steps for each routed module, by its name in the block.
+        halting: sums over all tokens; None for a stack that does not halt.
+    """
+
+    states: Tensor
+    routing: dict[str, RoutingStatistics]
+    halting: HaltingStatistics | None
+
+
+class Stack(nn.Module):
+    """Runs a block `num_steps` times over the tokens that have not halted (SUT Algorithm 1).
+
+    Queries come from the unhalted states h of the active tokens, keys and values from the expected
+    halted states S of all tokens. A token that has halted keeps its h and S: it is no longer
+    computed at all, and its keys and values stay as they are.
+
+    Args:
+        block: the shared block.
+        num_steps: number of steps, at least 1; the weights do not depend on it.
+        halting: the halting unit; None runs all steps for all tokens.
+        final_norm: applied to the result (pre-norm blocks need it); None: nothing.
+        checkpoint_activations: recompute each step in the backward pass instead of keeping its
+            activations.
+    """
+
+    def __init__(
+        self,
+        block: TransformerBlock,
+        num_steps: int,
+        *,
+        halting: StickBreakingHalting | None = None,
+        final_norm: nn.Module | None = None,
+        checkpoint_activations: bool = False,
+    ) -> None:
+        super().__init__()
+        check(num_steps >= 1, "num_steps", "at least 1", num_steps)
+        self.block = block
+        self.num_steps = num_steps
+        self.halting = halting
+        self.final_norm = final_norm
+        self.checkpoint_activations = checkpoint_activations
+
+    def forward(
+        self,
+        states: Tensor,
+        padding_mask: Tensor,
+        cross_memory: Memory | None = None,
+        cache: DecodingCache | None = None,
+    ) -> StackOutput:
+        """Run the loop.
+
+        Args:
+            states: embedded tokens, `(batch, length, embed_dim)`.
+            padding_mask: True at padding, `(batch, length)`.
+            cross_memory: keys and values of cross-attention.
+            cache: earlier positions in incremental decoding; `states` are then the positions that
+                follow them, and the cache holds these as well afterwards.
+        """
+        tokens = changed = ActiveTokens.from_mask(~padding_mask)
+        hidden, expected = tokens.take(states), states
+        state = None if self.halting is None else self.halting.start(hidden)
+        num_tokens, steps_run, expected_depth = len(tokens), 0, 0.0
+        keys_values: tuple[Tensor, Tensor] | None = None
+        routing: dict[str, RoutingStatistics] = {}
+
+        for step in range(self.num_steps):
+            if self.halting is not None and state is not None and step > 0 and len(tokens):
+                state = self.halting.advance(hidden, state)
+                halted = self.halting.halted(state)
+                if halted.any():
+                    # The mass that a token leaves unused counts as if on the last step.
+                    unused = state.log_remaining[halted].exp().sum()
+                    expected_depth = expected_depth + unused * (self.num_steps - step)
+                    running = halted.logical_not().nonzero().squeeze(1)
+                    tokens, hidden = tokens.select(running), hidden[running]
+                    state = state.select(running)
+            if len(changed) or keys_values is None:
+                keys_values = self._update_keys_values(keys_values, changed, expected)
+            memory = self._memory(keys_values, padding_mask, step, cache)
+            changed = tokens
+            if not len(tokens):
+                continue
+            steps_run += len(tokens)
+            if state is not None:
+                expected_depth = expected_depth + state.log_remaining.exp().sum()
+            inputs = (hidden, expected, tokens, state, memory, cross_memory)
+            if self.checkpoint_activations and self.training:
+                outputs = checkpoint(self._run_step, *inputs, use_reentrant=False)
+            else:
+                outputs = self._run_step(*inputs)
+            hidden, expected, step_routing = outputs
+            for name, statistics in step_routing.items():
+                routing[name] = routing[name] + statistics if name in routing else statistics
+
+        if cache is not None:
+            cache.advance(states.shape[1])
+        if self.final_norm is not None:
+            expected = self.final_norm(expected)
+        halting = None
+        if isinstance(expected_depth, Tensor):
+            count = expected_depth.new_tensor
+            possible = num_tokens * self.num_steps
+            halting = HaltingStatistics(
+                count(num_tokens), expected_depth, count(steps_run), count(possible)
+            )
+        return StackOutput(expected, routing, halting)
+
+    def cross_memory(self, states: Tensor, padding_mask: Tensor) -> Memory:
+        """Keys and values of cross-attention, once for all steps.
+
+        Args:
+            states: the encoder's states, `(batch, source_length, source_dim)`.
+            padding_mask: True at padding, `(batch, source_length)`.
+        """
+        tokens = ActiveTokens.from_mask(~padding_mask)
+        new = self.block.cross_keys_values(tokens.take(states))
+        keys, values = (grid.transpose(1, 2) for grid in self._grids(tokens, new))
+        return Memory(keys, values, padding_mask)
+
+    def _run_step(
+        self,
+        hidden: Tensor,
+        expected: Tensor,
+        tokens: ActiveTokens,
+        state: HaltingState | None,
+        memory: Memory,
+        cross_memory: Memory | None,
+    ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
+        """One step for the active tokens: their h, the S of all tokens, routing statistics."""
+        call_weights = None if state is None else state.log_remaining.exp()
+        output = self.block(hidden, tokens, memory, cross_memory, call_weights)
+        halted_state = output.hidden
+        if self.halting is not None and state is not None:
+            halted_state = self.halting.expected(output.hidden, state)
+        return output.hidden, tokens.put(expected, halted_state), output.routing
+
+    def _update_keys_values(
+        self, keys_values: tuple[Tensor, Tensor] | None, changed: ActiveTokens, expected: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values of all tokens, `(batch, length, num_heads, head_dim)`, after a step.
+
+        Only those of the tokens that the step changed are computed.
+        """
+        new = self.block.keys_values(changed.take(expected))
+        if keys_values is None:
+            return self._grids(changed, new)
+        return changed.put(keys_values[0], new[0]), changed.put(keys_values[1], new[1])
+
+    @staticmethod
+    def _grids(tokens: ActiveTokens, new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Lay keys and values `(num_tokens, ...)` out as `(batch, length, ...)`; 0 elsewhere."""
+        blank = new[0].new_zeros(tokens.batch, tokens.length, *new[0].shape[1:])
+        return tokens.put(blank, new[0]), tokens.put(blank, new[1])
+
+    @staticmethod
+    def _memory(
+        keys_values: tuple[Tensor, Tensor],
+        padding_mask: Tensor,
+        step: int,
+        cache: DecodingCache | None,
+    ) -> Memory:
+        keys, values = (grid.transpose(1, 2) for grid in keys_values)
+        if cache is not None:
+            return cache.extend(step, keys, values)
+        return Memory(keys, values, padding_mask)

@@ -1,0 +1,96 @@
+"""Sufficient statistics of routing and halting: sums that add up over steps, batches and workers.
+
+A routed module or a halting unit returns such sums; `losses` turns them into scalars. Nothing is
+averaged before the end, so that every call weighs what it should (SUT Eq. 1 runs over all steps
+and tokens together).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+class _Additive:
+    """Field-wise `+` for a dataclass whose fields are tensors of sums."""
+
+    def __add__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        return type(self)(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        )
+
+
+@dataclass
+class RoutingStatistics(_Additive):
+    """Weighted sums over the calls of one router; x runs over calls, w_x is the weight of a call.
+
+    Attributes:
+        weight: sum of w_x, scalar.
+        probability: sum of w_x g(e|x), `(num_experts,)`.
+        negative_entropy: sum of w_x sum_e g(e|x) log g(e|x) in nats, scalar.
+        gate: sum of w_x times the renormalised weight of each chosen expert, `(num_experts,)`.
+        assignments: sum of w_x over the calls that chose the expert, `(num_experts,)`; no gradient.
+        squared_log_partition: sum of w_x (log sum_e exp scores)^2, scalar.
+    """
+
+    weight: Tensor
+    probability: Tensor
+    negative_entropy: Tensor
+    gate: Tensor
+    assignments: Tensor
+    squared_log_partition: Tensor
+
+
+@dataclass
+class HaltingStatistics(_Additive):
+    """Sums over the tokens of one stack, padding excluded.
+
+    Attributes:
+        tokens: number of tokens, scalar.
+        expected_depth: sum over tokens of sum_l a_l l, the remaining mass on the last step, scalar.
+        steps_run: number of (token, step) pairs that were computed, scalar; no gradient.
+        steps_possible: number of tokens times the number of steps, scalar; no gradient.
+    """
+
+    tokens: Tensor
+    expected_depth: Tensor
+    steps_run: Tensor
+    steps_possible: Tensor
+
+
+def route_statistics(
+    scores: Tensor, expert_indices: Tensor, expert_weights: Tensor, call_weights: Tensor | None
+) -> RoutingStatistics:
+    """Sum the statistics of one call of a router over its tokens, in float32 or better.
+
+    Args:
+        scores: router scores before the softmax, `(num_tokens, num_experts)`.
+        expert_indices: chosen experts, `(num_tokens, top_k)`.
+        expert_weights: their renormalised weights, `(num_tokens, top_k)`.
+        call_weights: weight of each token, `(num_tokens,)`, e.g. its probability of not having
+            halted; 0 removes the token; None weighs all tokens 1.
+
+    Returns:
+        the sums. The call weights get no gradient: a balancing loss shapes the routing, not when
+        tokens halt.
+    """
+    num_tokens, num_experts = scores.shape
+    weights = scores.new_ones(num_tokens) if call_weights is None else call_weights.detach()
+    weights = weights.to(scores.dtype)
+    log_probabilities = scores.log_softmax(dim=-1)
+    probabilities = log_probabilities.exp()
+    chosen = weights.unsqueeze(-1).expand_as(expert_indices)
+    flat_indices = expert_indices.reshape(-1)
+    per_expert = scores.new_zeros(num_experts)
+    return RoutingStatistics(
+        weight=weights.sum(),
+        probability=weights @ probabilities,
+        negative_entropy=weights @ (probabilities * log_probabilities).sum(dim=-1),
+        gate=per_expert.index_add(0, flat_indices, (chosen * expert_weights).reshape(-1)),
+        assignments=per_expert.index_add(0, flat_indices, chosen.reshape(-1)),
+        squared_log_partition=weights @ torch.logsumexp(scores, dim=-1).square(),
+    )
