@@ -19,5 +19,6 @@ find_python() {
             return
         fi
     done
-    die 1 "no Python 3.8 or newer was found: install one, or make the environment with \`bash scripts/test.sh\`."
+    die 1 "no Python 3.8 or newer was found: install one, \
+or make the environment with \`bash scripts/test.sh\`."
 }

@@ -27,7 +27,8 @@ fits() {
 find_base_python() {
     local candidate
     if [ -n "${PYTHON:-}" ]; then
-        fits "$PYTHON" || die "PYTHON=$PYTHON is not a Python 3.11 or 3.12: point it to one, or unset it (for older versions see the README)."
+        fits "$PYTHON" || die "PYTHON=$PYTHON is not a Python 3.11 or 3.12: \
+point it to one, or unset it (for older versions see the README)."
         printf '%s\n' "$PYTHON"
         return
     fi
@@ -38,7 +39,8 @@ find_base_python() {
             return
         fi
     done
-    die "no Python 3.11 or 3.12 was found: install one (with its headers and venv), or set PYTHON to it (for older versions see the README)."
+    die "no Python 3.11 or 3.12 was found: install one (with its headers and venv), \
+or set PYTHON to it (for older versions see the README)."
 }
 
 # check_compiler: fairseq is compiled on installation, which needs a C++ compiler and Python.h.
@@ -48,18 +50,21 @@ check_compiler() {
         if command -v "${candidate%% *}" >/dev/null; then
             "$python" -c 'import pathlib, sys, sysconfig
 sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' ||
-                die "the Python headers (Python.h) are missing, and fairseq is compiled against them: install them (python3-dev, python3-devel)."
+                die "the Python headers (Python.h) are missing, and fairseq is compiled \
+against them: install them (python3-dev, python3-devel)."
             return
         fi
     done
-    die "no C++ compiler was found (g++, c++ or clang++), and fairseq is compiled on installation: install one (package g++ or build-essential)."
+    die "no C++ compiler was found (g++, c++ or clang++), and fairseq is compiled on installation: \
+install one (package g++ or build-essential)."
 }
 
 # make_venv: create .venv where there is none, or one that does not run.
 make_venv() {
     local base
     if "$python" -m pip --version >/dev/null 2>&1; then
-        fits "$python" || die ".venv has $("$python" --version 2>&1), but 3.11 or 3.12 is needed: remove .venv, and this script makes a new one."
+        fits "$python" || die ".venv has $("$python" --version 2>&1), but 3.11 or 3.12 is needed: \
+remove .venv, and this script makes a new one."
         return
     fi
     base="$(find_base_python)"
@@ -86,11 +91,14 @@ def installed(name):
 if installed("fairseq") and installed("fairseq-fixed"):
     sys.exit(
         "error: both `fairseq` and `fairseq-fixed` are installed and overwrite each other's files: "
-        "run `pip uninstall fairseq fairseq-fixed`, then this script again."
+        "run `.venv/bin/pip uninstall fairseq fairseq-fixed`, then this script again."
     )
 torch = installed("torch")
 if torch and tuple(int(part) for part in torch.split("+")[0].split(".")[:2]) < (2, 6):
-    sys.exit(f"error: torch {torch} is too old, 2.6 or newer is needed: `pip install -U torch`.")
+    sys.exit(
+        f"error: torch {torch} is too old, 2.6 or newer is needed: "
+        "`.venv/bin/pip install -U torch`."
+    )
 if not (torch and installed("fairseq-fixed") and installed("sut_fairseq")):
     sys.exit(3)
 CHECK
@@ -104,7 +112,7 @@ fingerprint() {
 
 # prepare_environment [test]: make .venv if needed and install; `test` adds the test tools.
 prepare_environment() {
-    local extra="${1:-}" stamp status=0
+    local extra="${1:-}" stamp found status=0
     SECONDS=0
     make_venv
     export PATH="$repository/.venv/bin:$PATH"
@@ -112,18 +120,20 @@ prepare_environment() {
     [ "$status" -eq 0 ] || [ "$status" -eq 3 ] || exit 1
     # The installation with the test tools serves those who do not need them as well.
     for stamp in "" test; do
-        if [ "$status" -eq 0 ] && { [ "$stamp" = "$extra" ] || [ "$stamp" = test ]; } &&
-            [ "$(cat "$repository/.venv/installed-$stamp" 2>/dev/null)" = "$(fingerprint "$stamp")" ]; then
+        [ "$stamp" = "$extra" ] || [ "$stamp" = test ] || continue
+        found="$(cat "$repository/.venv/installed-$stamp" 2>/dev/null || true)"
+        if [ "$status" -eq 0 ] && [ "$found" = "$(fingerprint "$stamp")" ]; then
             return
         fi
     done
     check_compiler
-    say "installing sut_fairseq and what it needs into .venv (the first time takes minutes: fairseq is compiled)"
+    say "installing sut_fairseq and what it needs into .venv \
+(the first time takes minutes: fairseq is compiled)"
     rm -f "$repository"/.venv/installed-*
     # As an environment variable the pins hold for the compilation of fairseq too.
     PIP_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 \
         "$python" -m pip install --editable "$repository${extra:+[$extra]}" |
-        { grep -v '^Requirement already satisfied' || true; } ||
+        { grep --line-buffered -v '^Requirement already satisfied' || true; } ||
         die "the installation failed; pip says why above."
     check_distributions || die "the installation is incomplete: remove .venv and try again."
     fingerprint "$extra" >"$repository/.venv/installed-$extra"

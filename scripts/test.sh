@@ -34,7 +34,9 @@ say "pytest"
 # output need a single process.
 processes="$("$python" -c 'import os; print(min(4, os.cpu_count() or 1))')"
 case " $* " in
-    *" -n"* | *" --numprocesses"* | *" -p "* | *" --pdb "* | *" -s "* | *"--capture=no"*) spread=() ;;
+    *" -n"* | *" --numprocesses"* | *" -p "* | *" --pdb "* | *" -s "* | *" --capture=no "*)
+        spread=()
+        ;;
     *) spread=(-n "$processes" --dist loadfile) ;;
 esac
 exec "$python" -m pytest ${spread[@]+"${spread[@]}"} "$@"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import logging
+from typing import Any
 
 import numpy
 import torch
@@ -14,14 +16,20 @@ def _allow_checkpoint_classes() -> None:
     """Let `torch.load(weights_only=True)` read what fairseq itself writes into a checkpoint.
 
     fairseq stores its arguments as an `argparse.Namespace` and, with `--eval-bleu`, counters as
-    numpy scalars. Each class is named here; any other class in a checkpoint is still refused.
+    numpy arrays and scalars. Each class is named here; any other one is still refused.
     """
-    scalar = numpy.float64(0).__reduce__()[0]
+    build_scalar: Any = numpy.float64(0).__reduce__()[0]
+    build_array: Any = numpy.zeros(1).__reduce__()[0]
     dtypes = [type(numpy.dtype(kind)) for kind in ("float64", "float32", "int64", "int32")]
-    torch.serialization.add_safe_globals([argparse.Namespace, scalar, numpy.dtype, *dtypes])
+    torch.serialization.add_safe_globals(
+        [argparse.Namespace, build_scalar, build_array, numpy.ndarray, numpy.dtype, *dtypes]
+    )
 
 
 _allow_checkpoint_classes()
+
+# Importing fairseq's tasks otherwise advertises tensorboardX on every start.
+logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 # Importing them runs the decorators that register them; fairseq itself imports only models and
 # tasks of a user directory.

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -78,7 +79,10 @@ def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
     try:
         # Checkpoints in torch's format from before 1.6 are no zip archives and cannot be mapped.
         mapped = lazy and zipfile.is_zipfile(path)
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        with warnings.catch_warnings():
+            # torch remarks on pickles that it did not write; the errors below say it better.
+            warnings.simplefilter("ignore")
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except EOFError as error:
         raise ValueError(_truncated(path)) from error
     except pickle.UnpicklingError as error:

@@ -111,15 +111,15 @@ def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: 
         raise ValueError(f"`{arguments.folder}` holds no checkpoint besides the output.")
     stored = infos[0].metric
     log = None if arguments.log is None else Path(arguments.log)
+    infos = with_metric(infos, arguments.metric, log)
     maximize = arguments.maximize
     if maximize is None:
-        if arguments.metric not in (None, stored):
+        if infos[0].metric != stored:
             raise ValueError(
-                f"It is not recorded whether more or less `{arguments.metric}` is better; add "
+                f"It is not recorded whether more or less `{infos[0].metric}` is better; add "
                 f"--maximize or --minimize."
             )
         maximize = infos[0].maximize
-    infos = with_metric(infos, arguments.metric, log)
     best, unusable = choose_best(infos, arguments.best, maximize)
     direction = "highest" if maximize else "lowest"
     report = Report(

@@ -72,14 +72,9 @@ def test_simple_is_the_same_draw_everywhere() -> None:
     first, second = scan.simple_split(), scan.simple_split()
     assert first == second
     assert len(set(first.train) | set(first.test)) == 20910
-    # A fifth of every kind of command, as a random draw has it, and these three on any machine.
-    kinds = Counter(len(pair.command.split()) for pair in first.test)
-    everything = Counter(len(pair.command.split()) for pair in scan.all_pairs())
-    assert all(abs(kinds[n] / everything[n] - 0.2) < 0.05 for n in everything if everything[n] > 500)
-    assert [pair.command for pair in first.test[:3]] == SIMPLE_STARTS_WITH
-
-
-SIMPLE_STARTS_WITH = ["?"]
+    # Three of the draw; another machine or Python version must find the same.
+    commands = [pair.command for pair in first.test[:3]]
+    assert commands == ["look", "jump opposite left", "walk around right"]
 
 
 @pytest.mark.parametrize("split", ["simple", "addprim_jump"])

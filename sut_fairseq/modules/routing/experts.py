@@ -44,15 +44,16 @@ class Dispatch(NamedTuple):
 
     def sort_tokens(self, tokens: Tensor) -> Tensor:
         """Repeat each token for its choices and sort: `(num_tokens, d)` -> `(num_pairs, d)`."""
-        return tokens[self.order // self.top_k]
+        return _SortTokens.apply(tokens, self.order, self.inverse, self.top_k)
 
     def sort_pairs(self, pairs: Tensor) -> Tensor:
         """Sort what is there once for each choice: `(num_tokens, top_k, d)` -> `(num_pairs, d)`."""
-        return pairs.flatten(0, 1)[self.order]
+        return _Permute.apply(pairs.flatten(0, 1), self.order, self.inverse)
 
     def unsort(self, rows: Tensor) -> Tensor:
         """Undo the sorting: `(num_pairs, d)` -> `(num_tokens, top_k, d)`."""
-        return rows[self.inverse].view(-1, self.top_k, rows.shape[-1])
+        rows = _Permute.apply(rows, self.inverse, self.order)
+        return rows.view(-1, self.top_k, rows.shape[-1])
 
     def combine(self, rows: Tensor, expert_weights: Tensor) -> Tensor:
         """Sum each token's rows with its weights `(num_tokens, top_k)`: -> `(num_tokens, d)`.
@@ -60,6 +61,36 @@ class Dispatch(NamedTuple):
         Unsorting first costs a copy but sums in a fixed order, unlike scattered additions.
         """
         return torch.bmm(expert_weights.unsqueeze(1), self.unsort(rows)).squeeze(1)
+
+
+class _Permute(torch.autograd.Function):
+    """rows[order] for a permutation: the gradient is a gather too, not a scattered addition."""
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (inverse,) = ctx.saved_tensors
+        return gradient.index_select(0, inverse), None, None
+
+
+class _SortTokens(torch.autograd.Function):
+    """tokens[order // top_k]; the gradient of a token is summed over its choices in their order."""
+
+    @staticmethod
+    def forward(ctx, tokens: Tensor, order: Tensor, inverse: Tensor, top_k: int) -> Tensor:
+        ctx.save_for_backward(inverse)
+        ctx.top_k = top_k
+        return tokens.index_select(0, order.div(top_k, rounding_mode="floor"))
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (inverse,) = ctx.saved_tensors
+        by_token = gradient.index_select(0, inverse).view(-1, ctx.top_k, gradient.shape[-1])
+        return by_token.sum(dim=1), None, None, None
 
 
 class ExpertLinear(nn.Module):

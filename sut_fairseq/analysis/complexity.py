@@ -1,0 +1,237 @@
+"""Parameters and multiply-accumulate operations (MACs) of encoder-decoder models, with ptflops.
+
+Two conventions. "Paper": what the published figures count, the products with weights (projections,
+experts, routers, halting units, output projection) and normalisation, but neither embedding
+look-ups nor the attention products q.k and weights.v; the keys and values of cross-attention count
+once for each step, as the published code computes them. "Full": what is computed here, with the
+attention products (all keys of the sentence for each query, as a dense implementation does it) and
+the keys and values of cross-attention once, since they are the same at every step.
+
+ptflops drives the count and supplies the rule of each ordinary layer. It sees no matrix products
+outside of `nn.Linear`, so the experts, the attention core and fairseq's attention get hooks here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from fairseq.modules import MultiheadAttention as FairseqAttention
+from ptflops import get_model_complexity_info
+from ptflops.pytorch_ops import MODULES_MAPPING
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.position_scores import RelativeWindow
+from sut_fairseq.modules.routing.experts import ExpertLinear
+from sut_fairseq.statistics import HaltingStatistics
+
+PRODUCTS = "attention products"
+REPEATED = "cross keys and values, repeated"
+
+# A part of a module's name tells what its work is for; the first match counts.
+_KINDS = {
+    "router": "routers",
+    "halting": "halting",
+    "norm": "normalisation",
+    "output_projection": "output projection",
+    "attention": "attention projections",
+    "attn": "attention projections",
+    "feed_forward": "feed-forward",
+    "fc1": "feed-forward",
+    "fc2": "feed-forward",
+}
+
+
+@dataclass
+class Complexity:
+    """What running a model on some sentence pairs costs; MACs are sums over all of them.
+
+    Attributes:
+        params: number of parameters, tied ones once.
+        sentences, source_tokens, target_tokens: what was run.
+        macs: MACs in the paper convention.
+        by_part: the same split into encoder, decoder, projection.
+        by_kind: both conventions split by kind of work; `macs` leaves `PRODUCTS` out, `macs_full`
+            leaves `REPEATED` out.
+        halting: statistics of each stack that halts.
+    """
+
+    params: int
+    sentences: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    macs: int = 0
+    by_part: Counter[str] = field(default_factory=Counter)
+    by_kind: Counter[str] = field(default_factory=Counter)
+    halting: dict[str, HaltingStatistics] = field(default_factory=dict)
+
+    @property
+    def macs_full(self) -> int:
+        """MACs of what is really computed, attention products included."""
+        return self.macs + self.by_kind[PRODUCTS] - self.by_kind[REPEATED]
+
+
+def count(model: nn.Module, batches: Iterator[dict[str, Tensor]] | list[dict[str, Tensor]]) -> Complexity:
+    """Count what teacher-forced evaluation of sentence pairs costs.
+
+    Args:
+        model: an encoder-decoder model of this package or fairseq's Transformer; put into
+            evaluation mode.
+        batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and
+            `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a sentence costs in
+            a batch what it costs alone (`without_padding` makes such batches).
+
+    Raises:
+        RuntimeError: if ptflops fails.
+    """
+    # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
+    # training mode; ptflops switches to evaluation mode itself.
+    model.train()
+    result = Complexity(params=sum(p.numel() for p in model.parameters()))
+    for batch in batches:
+        counter = _Counter(model, result, batch)
+        result.macs += counter.run()
+        result.sentences += batch["src_tokens"].shape[0]
+        result.source_tokens += batch["src_tokens"].numel()
+        result.target_tokens += batch["prev_output_tokens"].numel()
+    return result
+
+
+def without_padding(
+    pairs: list[tuple[Tensor, Tensor]], eos: int, max_tokens: int = 4096
+) -> Iterator[dict[str, Tensor]]:
+    """Batch sentence pairs of equal lengths, so that no batch needs padding.
+
+    Args:
+        pairs: source and target tokens of each pair, both ending in `eos`.
+        eos: index of the end-of-sentence symbol, which also starts the decoder's input.
+        max_tokens: greatest number of source or target tokens in a batch.
+    """
+    by_lengths: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}
+    for source, target in pairs:
+        by_lengths.setdefault((len(source), len(target)), []).append((source, target))
+    for lengths, group in sorted(by_lengths.items()):
+        size = max(1, max_tokens // max(lengths))
+        for start in range(0, len(group), size):
+            sources, targets = zip(*group[start : start + size])
+            target = torch.stack(targets).long()
+            first = torch.full_like(target[:, :1], eos)
+            yield {
+                "src_tokens": torch.stack(sources).long(),
+                "src_lengths": torch.full((len(sources),), lengths[0]),
+                "prev_output_tokens": torch.cat([first, target[:, :-1]], dim=1),
+            }
+
+
+class _Counter(nn.Module):
+    """Wraps a model for one ptflops run and sorts what its hooks count."""
+
+    def __init__(self, model: nn.Module, result: Complexity, batch: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.model = model
+        self.result = result
+        self.batch = batch
+        self.names = {module: name for name, module in model.named_modules()}
+        self.hooks: dict[type[nn.Module], Callable[..., None]] = {
+            ExpertLinear: self._hook(_expert_linear),
+            AttentionCore: self._products_hook,
+            FairseqAttention: self._fairseq_attention_hook,
+            nn.Linear: self._hook(MODULES_MAPPING[nn.Linear]),
+            nn.LayerNorm: self._hook(MODULES_MAPPING[nn.LayerNorm]),
+        }
+
+    def run(self) -> int:
+        """Count one batch; the MACs in the paper convention."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), torch.no_grad():
+            macs, _ = get_model_complexity_info(
+                self,
+                (1,),
+                as_strings=False,
+                print_per_layer_stat=False,
+                input_constructor=lambda _: self.batch,
+                backend="pytorch",
+                custom_modules_hooks=self.hooks,
+                # What is counted is named above; patched functionals would count it again.
+                backend_specific_config={"count_functional": False},
+            )
+        if macs is None:
+            raise RuntimeError(f"ptflops could not count this model: {printed.getvalue().strip()}")
+        return macs
+
+    def forward(self, **batch: Tensor) -> Any:
+        output = self.model(**batch)
+        for stack, statistics in (output[1] or {}).get("halting", {}).items():
+            halting = self.result.halting
+            halting[stack] = halting[stack] + statistics if stack in halting else statistics
+        return output
+
+    def _hook(self, rule: Callable[..., None]) -> Callable[..., None]:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            before = module.__flops__
+            rule(module, inputs, output)
+            macs = module.__flops__ - before
+            name = self.names[module]
+            self._book(name, macs)
+            if name.endswith((".cross_attention.key", ".cross_attention.value")):
+                stack = self.model.get_submodule(name.split(".block.")[0])
+                repeated = (stack.num_steps - 1) * macs
+                self._book(name, repeated, REPEATED)
+                module.__flops__ += repeated
+
+        return hook
+
+    def _book(self, name: str, macs: int, kind: str | None = None) -> None:
+        if any(isinstance(parent, FairseqAttention) for parent in self._parents(name)):
+            return  # counted as a whole
+        part = "projection" if "output_projection" in name else name.split(".")[0]
+        kind = kind or next((kind for key, kind in _KINDS.items() if key in name), "other")
+        self.result.by_part[part] += macs
+        self.result.by_kind[kind] += macs
+
+    def _parents(self, name: str) -> Iterator[nn.Module]:
+        while "." in name:
+            name = name.rsplit(".", 1)[0]
+            yield self.model.get_submodule(name)
+
+    def _products_hook(self, module: AttentionCore, inputs: Any, output: Tensor) -> None:
+        queries, tokens, memory = inputs
+        num_keys = memory.keys.shape[2]
+        per_query = 2 * num_keys
+        if isinstance(module.positions, RelativeWindow):
+            furthest = tokens.length - 1 + memory.query_offset
+            window = module.positions.window
+            per_query += min(window, furthest) + min(window, num_keys - 1) + 1
+        self.result.by_kind[PRODUCTS] += queries.numel() * per_query
+
+    def _fairseq_attention_hook(self, module: FairseqAttention, inputs: Any, output: Any) -> None:
+        # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.
+        tgt_len, batch_size, embed_dim = output[0].shape
+        crosses = module.encoder_decoder_attention
+        src_len = self.batch["src_tokens"].shape[1] if crosses else tgt_len
+        for projection, length in (
+            (module.q_proj, tgt_len),
+            (module.k_proj, src_len),
+            (module.v_proj, src_len),
+            (module.out_proj, tgt_len),
+        ):
+            rows = torch.empty(batch_size * length, projection.in_features, device="meta")
+            out = torch.empty(batch_size * length, projection.out_features, device="meta")
+            before = projection.__flops__
+            MODULES_MAPPING[nn.Linear](projection, (rows,), out)
+            module.__flops__ += projection.__flops__ - before
+            projection.__flops__ = before
+        self._book(self.names[module], module.__flops__)
+        self.result.by_kind[PRODUCTS] += 2 * batch_size * tgt_len * src_len * embed_dim
+
+
+def _expert_linear(module: ExpertLinear, inputs: Any, output: Tensor) -> None:
+    """MACs of the rows an expert layer was given; like ptflops' rule for nn.Linear."""
+    bias = 0 if module.bias is None else module.out_features
+    module.__flops__ += output.shape[0] * (module.in_features * module.out_features + bias)

@@ -1,0 +1,294 @@
+"""The preparation scripts, run as a user runs them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+Completed = subprocess.CompletedProcess[str]
+
+TINY = {
+    "train": (["a b", "c", "d e f", "a"], ["x", "y z", "w", "x x"]),
+    "valid": (["a c"], ["x y"]),
+    "test": (["b q", "e"], ["z", "w"]),
+}
+
+
+@pytest.fixture()
+def tiny(tmp_path: Path) -> Path:
+    """A folder with `train.src` ... `test.tgt`, a few sentences each."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for split, sides in TINY.items():
+        for suffix, sentences in zip(("src", "tgt"), sides):
+            (folder / f"{split}.{suffix}").write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    return folder
+
+
+def command(repository: Path, text: Path, out: Path, *options: str) -> list[str]:
+    """The command line that prepares the files of `tiny`."""
+    files = {split: [str(text / f"{split}.{side}") for side in ("src", "tgt")] for split in TINY}
+    arguments = [word for split, pair in files.items() for word in (f"--{split}", *pair)]
+    script = str(repository / "data-prep" / "parallel_text.sh")
+    return ["bash", script, *arguments, "--out", str(out), *options]
+
+
+def run(words: list[str], cwd: Path, **environment: str) -> Completed:
+    return subprocess.run(
+        words, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
+    )
+
+
+def assert_refused(result: Completed, sentence: str, status: int = 1) -> None:
+    """One line on standard error that holds `sentence`, and the status."""
+    assert result.returncode == status
+    assert sentence in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+
+
+def fake_fairseq(folder: Path, body: str) -> dict[str, str]:
+    """An environment in which `fairseq-preprocess` is the given code."""
+    package = folder / "fake" / "fairseq_cli"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "preprocess.py").write_text(body, encoding="utf-8")
+    return {"PYTHONPATH": str(package.parent)}
+
+
+def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
+    words = ["bash", str(repository / "data-prep" / "scan.sh"), "--out", "data-bin/scan"]
+    first = run(words, tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "16228 train + 500 valid = 16728, 4182 test" in first.stdout
+    assert "--arch sut_tiny" in first.stdout
+    out = tmp_path / "data-bin" / "scan"
+    for split, pairs in (("train", 16228), ("valid", 500), ("test", 4182)):
+        sentences = (out / "text" / f"{split}.src").read_text(encoding="utf-8").splitlines()
+        assert len(sentences) == pairs
+        assert re.search(rf"^{split} +{pairs} +9 +48 +0 src, 0 tgt$", first.stdout, re.MULTILINE)
+        for side in ("src", "tgt"):
+            assert (out / f"{split}.src-tgt.{side}.bin").stat().st_size > 0
+    assert {"dict.src.txt", "dict.tgt.txt"} < {path.name for path in out.iterdir()}
+    assert [path.name for path in out.parent.iterdir()] == ["scan"]
+
+    before = (out / "train.src-tgt.src.bin").stat().st_mtime_ns
+    second = run(words, tmp_path)
+    assert second.returncode == 0, second.stderr
+    assert "is up to date" in second.stdout
+    assert (out / "train.src-tgt.src.bin").stat().st_mtime_ns == before
+    assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
+
+
+def test_scan_from_the_published_files(repository: Path, tmp_path: Path, shared_data: Path) -> None:
+    script = str(repository / "data-prep" / "scan.sh")
+    options = ["--split", "addprim_turn_left", "--raw", str(shared_data / "scan")]
+    result = run(["bash", script, *options, "--valid-size", "7", "--out", "out"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "(published files): 21883 train + 7 valid = 21890, 1208 test" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence", "status"),
+    [
+        ([], "--out is missing", 2),
+        (["--out"], "--out needs a value", 2),
+        (["--out", "o", "--fast"], "unknown option `--fast`", 2),
+        (["--out", "o", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
+        (["--out", "o", "--valid-size", "0"], "--valid-size must be between 1 and 16727", 1),
+        (["--out", "o", "--valid-size", "many"], "invalid int value: 'many'", 2),
+        (["--out", "o", "--raw", "absent"], "--raw absent is not a folder", 1),
+        (["--out", "o", "--raw", "."], "--raw . has neither tasks_train_simple.txt nor", 1),
+    ],
+)
+def test_scan_refuses(
+    repository: Path, tmp_path: Path, options: list[str], sentence: str, status: int
+) -> None:
+    result = run(["bash", str(repository / "data-prep" / "scan.sh"), *options], tmp_path)
+    assert_refused(result, sentence, status)
+    assert not list(tmp_path.iterdir())
+
+
+def test_scan_refuses_incomplete_files(repository: Path, tmp_path: Path) -> None:
+    for side in ("train", "test"):
+        path = tmp_path / f"tasks_{side}_length.txt"
+        path.write_text("IN: jump OUT: I_JUMP\n", encoding="utf-8")
+    words = ["bash", str(repository / "data-prep" / "scan.sh"), "--split", "length"]
+    result = run([*words, "--raw", ".", "--out", "out"], tmp_path)
+    assert_refused(result, "but SCAN was published with 16990 and 3920")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("script", ["scan.sh", "parallel_text.sh"])
+def test_help(repository: Path, tmp_path: Path, script: str) -> None:
+    result = run(["bash", str(repository / "data-prep" / script), "--help"], tmp_path)
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"usage: {script}")
+    assert "--out DIR" in result.stdout
+
+
+def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    """Killed hard, then politely, then left alone: only the last run puts a folder in place."""
+    out = tmp_path / "out"
+    for how, left_over in ((signal.SIGKILL, 1), (signal.SIGTERM, 0)):
+        process = subprocess.Popen(
+            command(repository, tiny, out), stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob(f".out.partial-{process.pid}/fairseq-preprocess.log")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        os.killpg(process.pid, how)
+        assert process.wait() != 0
+        assert not out.exists()
+        assert len(list(tmp_path.glob(".out.partial-*"))) == left_over
+
+    (tiny / "train.src").write_text("a b\r\nc\r\n d  e f\r\na", encoding="utf-8")  # no last newline
+    with gzip.open(tiny / "train.tgt.gz", "wt", encoding="utf-8") as stream:
+        stream.write((tiny / "train.tgt").read_text(encoding="utf-8"))
+    words = command(repository, tiny, out, "--joined")
+    words[words.index(str(tiny / "train.tgt"))] += ".gz"
+    result = run(words, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^train +4 +3 +2 +0 src, 0 tgt$", result.stdout, re.MULTILINE)
+    assert re.search(r"^test +2 +2 +1 +1 src, 0 tgt$", result.stdout, re.MULTILINE)
+    assert "--share-all-embeddings" in result.stdout
+    assert not list(tmp_path.glob(".out.*"))
+    assert (out / "text" / "train.src").read_text(encoding="utf-8") == "a b\nc\nd e f\na\n"
+    assert (out / "dict.src.txt").read_bytes() == (out / "dict.tgt.txt").read_bytes()
+    check_rebuilding(words, tmp_path, tiny, out)
+
+
+def check_rebuilding(words: list[str], cwd: Path, text: Path, out: Path) -> None:
+    """What makes a finished folder be rebuilt; a stand-in for fairseq reports each attempt."""
+    attempt = fake_fairseq(cwd, "def cli_main():\n    raise SystemExit('rebuilding')\n")
+    assert run(words, cwd, **attempt).returncode == 0
+
+    stamp = (out / "prepared.json").read_text(encoding="utf-8")
+    assert "rebuilding" in run(words[:-1], cwd, **attempt).stderr  # without --joined
+    lost = (out / "valid.src-tgt.src.bin").rename(cwd / "lost")
+    assert "rebuilding" in run(words, cwd, **attempt).stderr
+    lost.rename(out / "valid.src-tgt.src.bin")
+    (text / "test.tgt").write_text("w\nw\n", encoding="utf-8")
+    assert "rebuilding" in run(words, cwd, **attempt).stderr
+    # All those attempts failed, so the earlier folder is still there, whole.
+    assert (out / "prepared.json").read_text(encoding="utf-8") == stamp
+
+    (out / "checkpoint.pt").touch()
+    assert_refused(run(words, cwd, **attempt), "holds checkpoint.pt, which this program did not")
+
+
+def test_a_failing_preprocess_shows_its_log(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    environment = fake_fairseq(
+        tmp_path,
+        "def cli_main():\n    for i in range(99): print('line', i)\n    raise SystemExit(3)\n",
+    )
+    result = run(command(repository, tiny, tmp_path / "out"), tmp_path, **environment)
+    assert result.returncode == 1
+    lines = result.stderr.splitlines()
+    assert lines[0] == "line 79" and lines[-2] == "line 98"
+    assert lines[-1].endswith("failed with status 3; the end of its log is above.")
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_lost_sentences_are_noticed(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    """A stand-in for fairseq writes indices of four rows, which is right for train alone."""
+    body = (
+        "import struct, sys\n"
+        "def cli_main():\n"
+        "    folder = sys.argv[sys.argv.index('--destdir') + 1]\n"
+        "    for split in ('train', 'valid', 'test'):\n"
+        "        for side in ('src', 'tgt'):\n"
+        "            with open(f'{folder}/{split}.src-tgt.{side}.idx', 'wb') as stream:\n"
+        "                stream.write(struct.pack('<9sQBQ', b'MMIDIDX\\0\\0', 1, 4, 4))\n"
+    )
+    result = run(
+        command(repository, tiny, tmp_path / "out"), tmp_path, **fake_fairseq(tmp_path, body)
+    )
+    assert_refused(result, "wrote 4 sentences for valid.src, but the text has 1")
+    assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("train.src", None, "train.src, which does not exist"),
+        ("valid.tgt", b"", "valid.tgt, which is empty"),
+        ("test.tgt", b"z\n", "test.src has 2 lines but "),
+        ("train.src", b"a b\nc\nd\na\ne\n", "has 5 lines but "),
+        ("train.tgt", b"x\n \nw\nx\n", "train.tgt, line 2 is blank"),
+        ("train.tgt", b"x\n\xff\xfe\nw\nx\n", "train.tgt is not UTF-8 text"),
+    ],
+)
+def test_bad_text_is_refused(
+    repository: Path, tmp_path: Path, tiny: Path, name: str, content: bytes | None, sentence: str
+) -> None:
+    (tiny / name).unlink()
+    if content is not None:
+        (tiny / name).write_bytes(content)
+    result = run(command(repository, tiny, tmp_path / "out"), tmp_path)
+    assert_refused(result, sentence)
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_a_broken_gzip_file_is_refused(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    words = command(repository, tiny, tmp_path / "out")
+    for content in (b"plain text\n", gzip.compress(b"x\ny z\nw\nx x\n" * 99)[:-9]):
+        (tiny / "train.tgt.gz").write_bytes(content)
+        changed = [word + ".gz" if word == str(tiny / "train.tgt") else word for word in words]
+        assert_refused(run(changed, tmp_path), "ends in .gz but does not decompress")
+
+
+def test_a_folder_of_somebody_else_is_kept(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    result = run(command(repository, tiny, tiny), tmp_path)
+    assert_refused(result, "exists and was not made by this program")
+    assert len(list(tiny.iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "the following arguments are required: --train, --valid, --test, --out"),
+        (["--train", "a"], "argument --train: expected 2 arguments"),
+        (["--bpe", "3"], "required"),
+    ],
+)
+def test_bad_options_are_refused(
+    repository: Path, tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    script = str(repository / "data-prep" / "parallel_text.sh")
+    assert_refused(run(["bash", script, *options], tmp_path), sentence, status=2)
+
+
+def test_long_sentences_raise_the_limits(repository: Path) -> None:
+    """The printed command must not make fairseq drop what was just prepared."""
+    code = (
+        "import binarise, pathlib\n"
+        "from parallel_pairs import Counts\n"
+        "counts = {'train': Counts(1, 5, 1024, 0, 0), 'test': Counts(1, 1023, 9, 0, 0)}\n"
+        "print(binarise.training_command(pathlib.Path('a b'), counts, False, 'sut_base'))\n"
+    )
+    folder = repository / "data-prep" / "generators"
+    result = run([sys.executable, "-c", code], folder)
+    assert "--max-target-positions 1025" in result.stdout, result.stderr
+    assert "--max-source-positions" not in result.stdout
+    assert "'a b'" in result.stdout
+
+
+def test_the_stamp_names_no_place(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    """A prepared folder can be moved or copied and is still recognised."""
+    words = command(repository, tiny, tmp_path / "out")
+    assert run(words, tmp_path).returncode == 0
+    assert str(tmp_path) not in json.dumps((tmp_path / "out" / "prepared.json").read_text())
+    (tmp_path / "out").rename(tmp_path / "moved")
+    (tiny / "train.src").rename(tiny / "first.src")
+    words = [word.replace("train.src", "first.src") for word in words[:-1]]
+    assert "is up to date" in run([*words, str(tmp_path / "moved")], tmp_path).stdout
