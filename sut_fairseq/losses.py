@@ -1,4 +1,7 @@
-"""Auxiliary losses: pure functions of sums, each a scalar to *minimise*, independent of batch size."""
+"""Auxiliary losses: pure functions of sums, each a scalar to *minimise*.
+
+They are means, so that their size does not depend on the batch size.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +41,16 @@ def load_balance(statistics: RoutingStatistics) -> Tensor:
 
 
 def squared_coefficient_of_variation(statistics: RoutingStatistics) -> Tensor:
-    """Squared coefficient of variation of the summed gates, Var/Mean^2 (Shazeer et al. 2017, Eq. 7).
+    """Squared coefficient of variation of the summed gates (Shazeer et al. 2017, Eq. 7).
 
-    0 when even, num_experts - 1 when one expert takes everything.
+    Var / Mean^2: 0 when even, num_experts - 1 when one expert takes everything.
     """
     gate = statistics.gate
     return _mean(gate.var(correction=0), gate.mean().square())
 
 
 def router_z(statistics: RoutingStatistics) -> Tensor:
-    """Mean squared log-partition of the router scores (Zoph et al. 2022, Eq. 5): keeps them small."""
+    """Mean squared log-partition of router scores (Zoph et al. 2022, Eq. 5): keeps them small."""
     return _mean(statistics.squared_log_partition, statistics.weight)
 
 

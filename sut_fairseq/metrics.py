@@ -41,7 +41,9 @@ def log_halting(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
         if not any(f"{prefix}tokens" in log for log in logging_outputs):
             continue
         for name in ("tokens", "expected_depth", "steps_run", "steps_possible"):
-            metrics.log_scalar_sum(f"_{prefix}{name}", float(_total(logging_outputs, prefix + name)))
+            metrics.log_scalar_sum(
+                f"_{prefix}{name}", float(_total(logging_outputs, prefix + name))
+            )
         _log_ratio(f"{stack}_expected_depth", f"_{prefix}expected_depth", f"_{prefix}tokens")
         _log_ratio(f"{stack}_depth", f"_{prefix}steps_run", f"_{prefix}tokens")
         _log_ratio(

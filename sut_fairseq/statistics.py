@@ -8,20 +8,21 @@ and tokens together).
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+_Sums = TypeVar("_Sums", bound="_Additive")
 
+
+@dataclass
 class _Additive:
     """Field-wise `+` for a dataclass whose fields are tensors of sums."""
 
-    def __add__(self, other):
-        if type(other) is not type(self):
-            return NotImplemented
-        return type(self)(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        )
+    def __add__(self: _Sums, other: _Sums) -> _Sums:
+        sums = (getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
+        return type(self)(*sums)
 
 
 @dataclass

@@ -77,7 +77,9 @@ class Complexity:
         return self.macs + self.by_kind[PRODUCTS] - self.by_kind[REPEATED]
 
 
-def count(model: nn.Module, batches: Iterator[dict[str, Tensor]] | list[dict[str, Tensor]]) -> Complexity:
+def count(
+    model: nn.Module, batches: Iterator[dict[str, Tensor]] | list[dict[str, Tensor]]
+) -> Complexity:
     """Count what teacher-forced evaluation of sentence pairs costs.
 
     Args:

@@ -160,9 +160,7 @@ def _from_architecture(
     if arguments.alpha_threshold is not None:
         model_flags = [*model_flags, "--alpha-threshold", str(arguments.alpha_threshold)]
     parser = options.get_training_parser()
-    parsed = options.parse_args_and_arch(
-        parser, ["unused", "--arch", arguments.arch, *model_flags]
-    )
+    parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arguments.arch, *model_flags])
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     name = models.ARCH_MODEL_NAME_REGISTRY[arguments.arch]
     dataclass = models.MODEL_DATACLASS_REGISTRY.get(name)

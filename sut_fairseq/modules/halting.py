@@ -46,9 +46,8 @@ class StickBreakingHalting(nn.Module):
 
     def __init__(self, embed_dim: int, *, alpha_threshold: float, dropout: float = 0.0) -> None:
         super().__init__()
-        check(
-            0 < alpha_threshold <= 1, "alpha_threshold", "greater than 0, at most 1", alpha_threshold
-        )
+        requirement = "greater than 0, at most 1"
+        check(0 < alpha_threshold <= 1, "alpha_threshold", requirement, alpha_threshold)
         self.alpha_threshold = alpha_threshold
         self.hidden = nn.Linear(embed_dim, embed_dim)
         self.dropout = nn.Dropout(dropout)

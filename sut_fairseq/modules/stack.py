@@ -82,7 +82,8 @@ class Stack(nn.Module):
         tokens = changed = ActiveTokens.from_mask(~padding_mask)
         hidden, expected = tokens.take(states), states
         state = None if self.halting is None else self.halting.start(hidden)
-        num_tokens, steps_run, expected_depth = len(tokens), 0, 0.0
+        num_tokens, steps_run = len(tokens), 0
+        expected_depth = states.new_zeros((), dtype=None if state is None else state[0].dtype)
         keys_values: tuple[Tensor, Tensor] | None = None
         routing: dict[str, RoutingStatistics] = {}
 
@@ -120,7 +121,7 @@ class Stack(nn.Module):
         if self.final_norm is not None:
             expected = self.final_norm(expected)
         halting = None
-        if isinstance(expected_depth, Tensor):
+        if state is not None:
             count = expected_depth.new_tensor
             possible = num_tokens * self.num_steps
             halting = HaltingStatistics(

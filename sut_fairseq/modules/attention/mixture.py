@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.initialization import xavier_linear
-from sut_fairseq.modules.routing.experts import Dispatch, ExpertLinear
+from sut_fairseq.modules.routing.dispatch import Dispatch
+from sut_fairseq.modules.routing.experts import ExpertLinear
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics

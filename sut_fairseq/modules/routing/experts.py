@@ -3,94 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.modules.errors import check_choice
+from sut_fairseq.modules.routing.dispatch import ContiguousGradient
 
 BACKENDS = ("auto", "loop", "grouped")
-
-
-class Dispatch(NamedTuple):
-    """The order that puts the (token, choice) pairs of a routing decision next to their experts.
-
-    Pair p belongs to token p // top_k. Sorted rows are grouped by expert, in expert order.
-
-    Attributes:
-        order: pair at each sorted row, `(num_tokens * top_k,)`.
-        inverse: sorted row of each pair, `(num_tokens * top_k,)`.
-        offsets: end of each expert's segment in the sorted rows, `(num_experts,)`, int32.
-        top_k: number of choices per token.
-    """
-
-    order: Tensor
-    inverse: Tensor
-    offsets: Tensor
-    top_k: int
-
-    @classmethod
-    def from_indices(cls, expert_indices: Tensor, num_experts: int) -> Dispatch:
-        """Sort `(num_tokens, top_k)` expert indices; a stable sort keeps results reproducible."""
-        flat = expert_indices.reshape(-1)
-        sorted_experts, order = flat.sort(stable=True)
-        inverse = torch.empty_like(order)
-        inverse[order] = torch.arange(order.numel(), device=order.device)
-        boundaries = torch.arange(num_experts, device=flat.device)
-        offsets = torch.searchsorted(sorted_experts, boundaries, right=True, out_int32=True)
-        return cls(order, inverse, offsets, expert_indices.shape[1])
-
-    def sort_tokens(self, tokens: Tensor) -> Tensor:
-        """Repeat each token for its choices and sort: `(num_tokens, d)` -> `(num_pairs, d)`."""
-        return _SortTokens.apply(tokens, self.order, self.inverse, self.top_k)
-
-    def sort_pairs(self, pairs: Tensor) -> Tensor:
-        """Sort what is there once for each choice: `(num_tokens, top_k, d)` -> `(num_pairs, d)`."""
-        return _Permute.apply(pairs.flatten(0, 1), self.order, self.inverse)
-
-    def unsort(self, rows: Tensor) -> Tensor:
-        """Undo the sorting: `(num_pairs, d)` -> `(num_tokens, top_k, d)`."""
-        rows = _Permute.apply(rows, self.inverse, self.order)
-        return rows.view(-1, self.top_k, rows.shape[-1])
-
-    def combine(self, rows: Tensor, expert_weights: Tensor) -> Tensor:
-        """Sum each token's rows with its weights `(num_tokens, top_k)`: -> `(num_tokens, d)`.
-
-        Unsorting first costs a copy but sums in a fixed order, unlike scattered additions.
-        """
-        return torch.bmm(expert_weights.unsqueeze(1), self.unsort(rows)).squeeze(1)
-
-
-class _Permute(torch.autograd.Function):
-    """rows[order] for a permutation: the gradient is a gather too, not a scattered addition."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, order: Tensor, inverse: Tensor) -> Tensor:
-        ctx.save_for_backward(inverse)
-        return rows.index_select(0, order)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (inverse,) = ctx.saved_tensors
-        return gradient.index_select(0, inverse), None, None
-
-
-class _SortTokens(torch.autograd.Function):
-    """tokens[order // top_k]; the gradient of a token is summed over its choices in their order."""
-
-    @staticmethod
-    def forward(ctx, tokens: Tensor, order: Tensor, inverse: Tensor, top_k: int) -> Tensor:
-        ctx.save_for_backward(inverse)
-        ctx.top_k = top_k
-        return tokens.index_select(0, order.div(top_k, rounding_mode="floor"))
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        (inverse,) = ctx.saved_tensors
-        by_token = gradient.index_select(0, inverse).view(-1, ctx.top_k, gradient.shape[-1])
-        return by_token.sum(dim=1), None, None, None
 
 
 class ExpertLinear(nn.Module):
@@ -140,7 +61,8 @@ class ExpertLinear(nn.Module):
         Returns:
             `(num_rows, out_features)`, in the autocast dtype if autocasting.
         """
-        weight, bias = self.weight, self.bias
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
         if torch.is_autocast_enabled(rows.device.type):
             # Autocast does not know grouped_mm, so both backends cast by hand, alike.
             dtype = torch.get_autocast_dtype(rows.device.type)
@@ -171,9 +93,10 @@ class ExpertLinear(nn.Module):
         ]
         return torch.cat(parts)
 
-    def _grouped(self, rows: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        product = F.grouped_mm(_ContiguousGradient.apply(rows), weight, offs=offsets)
-        product = _ContiguousGradient.apply(product)
+    @staticmethod
+    def _grouped(rows: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        product = F.grouped_mm(ContiguousGradient.apply(rows), weight, offs=offsets)
+        product = ContiguousGradient.apply(product)
         if bias is None:
             return product
         row_index = torch.arange(rows.shape[0], device=rows.device, dtype=offsets.dtype)
@@ -184,15 +107,3 @@ class ExpertLinear(nn.Module):
             f"num_experts={self.num_experts}, in_features={self.in_features}, "
             f"out_features={self.out_features}, bias={self.bias is not None}, {self.backend}"
         )
-
-
-class _ContiguousGradient(torch.autograd.Function):
-    """Identity whose gradient is made contiguous: grouped_mm's backward refuses zero strides."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        return x
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:
-        return gradient.contiguous()

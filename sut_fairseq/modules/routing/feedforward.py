@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from sut_fairseq.modules.routing.experts import Dispatch, ExpertLinear
+from sut_fairseq.modules.routing.dispatch import Dispatch
+from sut_fairseq.modules.routing.experts import ExpertLinear
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.statistics import RoutingStatistics
 

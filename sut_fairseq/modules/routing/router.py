@@ -54,9 +54,8 @@ class Router(nn.Module):
         sample: bool = False,
     ) -> None:
         super().__init__()
-        check(
-            1 <= top_k <= num_experts, "top_k", f"between 1 and `num_experts` ({num_experts})", top_k
-        )
+        requirement = f"between 1 and `num_experts` ({num_experts})"
+        check(1 <= top_k <= num_experts, "top_k", requirement, top_k)
         self.top_k = top_k
         self.sample = sample
         self.hidden = nn.Linear(embed_dim, embed_dim)

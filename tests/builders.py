@@ -1,0 +1,100 @@
+"""Small modules of the numeric core, described by the options that the references take too."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.attention.mixture import MixtureAttention
+from sut_fairseq.modules.attention.multihead import MultiheadAttention
+from sut_fairseq.modules.attention.position_scores import RelativeBuckets, RelativeWindow
+from sut_fairseq.modules.block import TransformerBlock
+from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
+from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.modules.stack import Stack
+from tests.comparison import randomise
+from tests.references import Options
+
+EMBED_DIM, SOURCE_DIM, HEAD_DIM, HIDDEN_DIM = 6, 5, 3, 4
+
+
+def build_feed_forward(options: Options, num_experts: int) -> nn.Module:
+    """Dense for one expert, like the package's own assembly."""
+    sizes = dict(embed_dim=EMBED_DIM, hidden_dim=HIDDEN_DIM, activation=F.gelu)
+    if num_experts == 1:
+        return FeedForward(**sizes)
+    router = Router(EMBED_DIM, num_experts, options.ffn_top_k)
+    return MixtureFeedForward(router, num_experts=num_experts, **sizes)
+
+
+def build_attention(
+    options: Options,
+    num_experts: int,
+    *,
+    window: int = 1,
+    num_buckets: int = 4,
+    source_dim: int = EMBED_DIM,
+) -> nn.Module:
+    """Dense for one expert, like the package's own assembly."""
+    positions = {
+        "none": lambda: None,
+        "window": lambda: RelativeWindow(options.num_heads, HEAD_DIM, window),
+        "buckets": lambda: RelativeBuckets(
+            options.num_heads,
+            num_buckets=num_buckets,
+            max_distance=options.max_distance,
+            causal=options.causal,
+        ),
+    }
+    core = AttentionCore(positions=positions[options.positions](), causal=options.causal)
+    sizes = dict(
+        embed_dim=EMBED_DIM,
+        source_dim=source_dim,
+        num_heads=options.num_heads,
+        head_dim=HEAD_DIM,
+    )
+    if num_experts == 1:
+        return MultiheadAttention(core, **sizes)
+    router = Router(EMBED_DIM, num_experts, options.attention_top_k)
+    return MixtureAttention(core, router, num_experts=num_experts, **sizes)
+
+
+def build_stack(
+    options: Options, num_experts: int, *, cross: bool = False, checkpoint: bool = False
+) -> Stack:
+    """A stack in float64 with random weights, those of the halting unit included."""
+    across = Options(options.num_heads, options.attention_top_k)
+    block = TransformerBlock(
+        self_attention=build_attention(options, num_experts),
+        cross_attention=(
+            build_attention(across, num_experts, source_dim=SOURCE_DIM) if cross else None
+        ),
+        feed_forward=build_feed_forward(options, num_experts),
+        embed_dim=EMBED_DIM,
+        pre_norm=options.pre_norm,
+    )
+    halting = None
+    if options.alpha_threshold is not None:
+        halting = StickBreakingHalting(EMBED_DIM, alpha_threshold=options.alpha_threshold)
+    stack = Stack(
+        block,
+        options.num_steps,
+        halting=halting,
+        final_norm=nn.LayerNorm(EMBED_DIM) if options.pre_norm else None,
+        checkpoint_activations=checkpoint,
+    ).double()
+    return randomise(stack)
+
+
+def memory_of(attention: nn.Module, states: Tensor, padding_mask: Tensor | None) -> Memory:
+    """Keys and values of all columns of `(batch, length, dim)`, padding's own included."""
+    batch, length = states.shape[:2]
+    keys, values = (
+        flat.unflatten(0, (batch, length)).transpose(1, 2)
+        for flat in attention.keys_values(states.flatten(0, 1))
+    )
+    return Memory(keys, values, padding_mask)

@@ -1,0 +1,297 @@
+"""The papers' equations as slow, plain loops to compare the package with.
+
+Nothing here uses the package: one sentence, token, head, expert and key at a time, probabilities
+rather than their logarithms, and every token computed at every step (a halted one is computed too,
+and then keeps what it had). Weights come as named tensors; a linear layer's are `(out, in)`, those
+of a stack of experts `(num_experts, in, out)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+Weights = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the weights do not say themselves."""
+
+    num_heads: int = 2
+    attention_top_k: int = 1
+    ffn_top_k: int = 1
+    positions: str = "none"  # or "window", "buckets"
+    max_distance: int = 8
+    causal: bool = False
+    pre_norm: bool = False
+    num_steps: int = 1
+    alpha_threshold: float | None = None  # None: no halting
+
+
+@dataclass
+class Call:
+    """One call of one router.
+
+    Attributes:
+        probabilities: g(e|h) for each expert.
+        gates: renormalised weight of each chosen expert.
+        log_partition: log of the sum of exponentiated scores.
+        weight: what the call counts for in the losses.
+    """
+
+    probabilities: list[Tensor]
+    gates: dict[int, Tensor]
+    log_partition: Tensor
+    weight: Tensor | float = 1.0
+
+
+@dataclass
+class Result:
+    """What a stack computes: states `(batch, length, embed_dim)` (0 at padding) and what it did."""
+
+    states: Tensor
+    calls: dict[str, list[Call]] = field(default_factory=dict)
+    depths: list[Tensor] = field(default_factory=list)
+    steps_run: int = 0
+
+
+def part(weights: Weights, name: str) -> dict[str, Tensor]:
+    """The weights of the submodule `name`."""
+    return {k[len(name) + 1 :]: w for k, w in weights.items() if k.startswith(name + ".")}
+
+
+def linear(weights: Weights, state: Tensor) -> Tensor:
+    result = weights["weight"] @ state
+    return result + weights["bias"] if "bias" in weights else result
+
+
+def softmax(scores: Sequence[Tensor]) -> list[Tensor]:
+    largest = max(float(score.detach()) for score in scores)
+    powers = [torch.exp(score - largest) for score in scores]
+    return [power / sum(powers) for power in powers]
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x times the normal distribution function of x (Hendrycks and Gimpel 2016)."""
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+
+
+def layer_norm(weights: Weights, state: Tensor) -> Tensor:
+    centred = state - state.mean()
+    return centred / torch.sqrt((centred**2).mean() + 1e-5) * weights["weight"] + weights["bias"]
+
+
+def route(weights: Weights, state: Tensor, top_k: int) -> Call:
+    """Gating network, the k most probable experts, renormalised (SUT 3.1)."""
+    hidden = torch.tanh(linear(part(weights, "hidden"), state))
+    scores = [row @ hidden for row in weights["output.weight"]]
+    probabilities = softmax(scores)
+    by_probability = sorted(range(len(scores)), key=lambda e: -float(probabilities[e].detach()))
+    chosen = by_probability[:top_k]
+    kept = sum(probabilities[expert] for expert in chosen)
+    gates = {expert: probabilities[expert] / kept for expert in chosen}
+    return Call(probabilities, gates, torch.log(sum(torch.exp(score) for score in scores)))
+
+
+def feed_forward(weights: Weights, state: Tensor, top_k: int) -> tuple[Tensor, Call | None]:
+    """Feed-forward layer, or sum over the chosen experts of g_e f_e(h) (SUT 3.1)."""
+    if not part(weights, "router"):
+        return linear(part(weights, "output"), gelu(linear(part(weights, "input"), state))), None
+    call = route(part(weights, "router"), state, top_k)
+    result = torch.zeros_like(state)
+    for expert, gate in call.gates.items():
+        hidden = gelu(state @ weights["input.weight"][expert] + weights["input.bias"][expert])
+        value = hidden @ weights["output.weight"][expert] + weights["output.bias"][expert]
+        result = result + gate * value
+    return result, call
+
+
+def bucket(offset: int, num_buckets: int, max_distance: int, causal: bool) -> int:
+    """T5's bucket of an offset (key minus query), in exact integers (Raffel et al. 2020, 2.1).
+
+    Of one direction's n buckets the first n / 2 hold one distance each; bucket n / 2 + j starts at
+    distance n/2 (max_distance / (n/2)) ^ (j / (n - n/2)); the last takes everything beyond.
+    """
+    size = num_buckets if causal else num_buckets // 2
+    first = size if not causal and offset > 0 else 0
+    distance = max(-offset, 0) if causal else abs(offset)
+    exact = size // 2
+    if distance < exact:
+        return first + distance
+    wide = size - exact
+    j = 0
+    while j + 1 < wide and distance**wide * exact ** (j + 1) >= max_distance ** (j + 1) * exact**wide:
+        j += 1
+    return first + exact + j
+
+
+def position_scores(
+    weights: Weights, options: Options
+) -> Callable[[Tensor, int, int], Tensor | float]:
+    """The term added to a score, for a scaled query, a head and an offset (key minus query)."""
+    if options.positions == "window":
+        embedding = weights["core.positions.embedding"]
+        window = embedding.shape[1] // 2
+        return lambda q, head, offset: q @ embedding[head, max(-window, min(window, offset)) + window]
+    if options.positions == "buckets":
+        bias = weights["core.positions.bias"]
+        return lambda q, head, offset: bias[
+            head, bucket(offset, bias.shape[1], options.max_distance, options.causal)
+        ]
+    return lambda q, head, offset: 0.0
+
+
+def attention(
+    weights: Weights, options: Options, state: Tensor, position: int, sources: Mapping[int, Tensor]
+) -> tuple[Tensor, Call | None]:
+    """Attention of one token over the visible `sources` (states by position), dense or MoMHA."""
+    if part(weights, "router"):
+        call = route(part(weights, "router"), state, options.attention_top_k)
+        experts = [
+            (gate, weights["query.weight"][e].T, weights["output.weight"][e].T)
+            for e, gate in call.gates.items()
+        ]
+    else:
+        call = None
+        experts = [(1.0, weights["query.weight"], weights["output.weight"])]
+    position_score = position_scores(weights, options)
+    head_dim = weights["key.weight"].shape[0] // options.num_heads
+    result = torch.zeros_like(state)
+    for gate, query_weight, output_weight in experts:
+        contexts = []
+        for head in range(options.num_heads):
+            rows = slice(head * head_dim, (head + 1) * head_dim)
+            query = (query_weight[rows] @ state) / math.sqrt(head_dim)
+            scores = [
+                query @ (weights["key.weight"][rows] @ source)
+                + position_score(query, head, other - position)
+                for other, source in sources.items()
+            ]
+            values = [weights["value.weight"][rows] @ source for source in sources.values()]
+            contexts.append(sum(p * value for p, value in zip(softmax(scores), values)))
+        result = result + gate * (output_weight @ torch.cat(contexts))
+    return result, call
+
+
+def halt_prediction(weights: Weights, state: Tensor) -> Tensor:
+    """a^: probability of halting after the step that gave `state` (SUT 3.2)."""
+    hidden = gelu(linear(part(weights, "hidden"), state))
+    return softmax([row @ hidden for row in weights["output.weight"]])[0]
+
+
+def halt_probabilities(predictions: Sequence[Tensor]) -> list[Tensor]:
+    """a_l = a^_l prod over l' < l of (1 - a^_l') (SUT Eq. 2)."""
+    result = []
+    for step, prediction in enumerate(predictions):
+        for earlier in predictions[:step]:
+            prediction = prediction * (1 - earlier)
+        result.append(prediction)
+    return result
+
+
+def expected_state(halts: Sequence[Tensor], states: Sequence[Tensor]) -> Tensor:
+    """s_l from a_1 .. a_{l-1} and h_1 .. h_l (SUT Eq. 3)."""
+    result = (1 - sum(halts)) * states[-1]
+    for halt, state in zip(halts, states):
+        result = result + halt * state
+    return result
+
+
+def expected_depth(halts: Sequence[Tensor], num_steps: int) -> Tensor | float:
+    """Expected number of steps (SUT Eq. 4); the mass that is left falls on the last step."""
+    return sum(a * step for step, a in enumerate(halts, start=1)) + (1 - sum(halts)) * num_steps
+
+
+def block(
+    weights: Weights,
+    options: Options,
+    hidden: Tensor,
+    position: int,
+    sources: Mapping[int, Tensor],
+    cross_sources: Mapping[int, Tensor],
+) -> tuple[Tensor, dict[str, Call]]:
+    """One step for one token: self-attention, cross-attention (if it has one), feed-forward."""
+    calls: dict[str, Call] = {}
+    if options.pre_norm:
+        norm = part(weights, "self_attention_norm")
+        sources = {key: layer_norm(norm, source) for key, source in sources.items()}
+    for name in ("self_attention", "cross_attention", "feed_forward"):
+        own, norm = part(weights, name), part(weights, f"{name}_norm")
+        if not own:
+            continue
+        inputs = layer_norm(norm, hidden) if options.pre_norm else hidden
+        if name == "feed_forward":
+            change, call = feed_forward(own, inputs, options.ffn_top_k)
+        elif name == "self_attention":
+            change, call = attention(own, options, inputs, position, sources)
+        else:
+            # No relative positions across two sentences.
+            across = Options(options.num_heads, options.attention_top_k)
+            change, call = attention(own, across, inputs, position, cross_sources)
+        hidden = hidden + change if options.pre_norm else layer_norm(norm, hidden + change)
+        if call is not None:
+            calls[name] = call
+    return hidden, calls
+
+
+def stack_sentence(
+    weights: Weights, options: Options, states: Sequence[Tensor], cross: Sequence[Tensor]
+) -> Result:
+    """SUT Algorithm 1 for one sentence without padding; `cross`: the encoder's states."""
+    result = Result(torch.empty(0))
+    expected = list(states)
+    history: list[list[Tensor]] = [[] for _ in states]  # h_1, h_2, ...
+    predictions: list[list[Tensor]] = [[] for _ in states]  # a^_1, a^_2, ...
+    halted = [False for _ in states]
+    for step in range(1, options.num_steps + 1):
+        sources = dict(enumerate(expected))
+        for t in range(len(states)):
+            if options.alpha_threshold is not None and step > 1 and not halted[t]:
+                predictions[t].append(halt_prediction(part(weights, "halting"), history[t][-1]))
+            halts = halt_probabilities(predictions[t])
+            if options.alpha_threshold is not None and step > 1:
+                halted[t] = float(sum(halts)) >= options.alpha_threshold
+            visible = {o: s for o, s in sources.items() if o <= t or not options.causal}
+            hidden = history[t][-1] if history[t] else states[t]
+            proposal, calls = block(
+                part(weights, "block"), options, hidden, t, visible, dict(enumerate(cross))
+            )
+            for name, call in calls.items():
+                # The weight is no road for gradients: balancing must not decide when to halt.
+                call.weight = 0.0 if halted[t] else 1 - sum(float(halt.detach()) for halt in halts)
+                result.calls.setdefault(name, []).append(call)
+            history[t].append(hidden if halted[t] else proposal)
+            if not halted[t]:
+                result.steps_run += 1
+                expected[t] = expected_state(halts, history[t])
+    result.depths = [expected_depth(halt_probabilities(p), options.num_steps) for p in predictions]
+    if part(weights, "final_norm"):
+        expected = [layer_norm(part(weights, "final_norm"), state) for state in expected]
+    result.states = torch.stack(expected)
+    return result
+
+
+def stack(
+    weights: Weights,
+    options: Options,
+    states: Tensor,
+    padding_mask: Tensor,
+    cross: Tensor | None = None,
+    cross_padding_mask: Tensor | None = None,
+) -> Result:
+    """`stack_sentence` for each sentence of a padded batch by itself."""
+    result = Result(torch.zeros_like(states))
+    for sentence, padding in enumerate(padding_mask):
+        encoder_states = [] if cross is None else list(cross[sentence][~cross_padding_mask[sentence]])
+        own = stack_sentence(weights, options, list(states[sentence][~padding]), encoder_states)
+        result.states[sentence, ~padding] = own.states
+        result.depths += own.depths
+        result.steps_run += own.steps_run
+        for name, calls in own.calls.items():
+            result.calls.setdefault(name, []).extend(calls)
+    return result
