@@ -35,7 +35,7 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
 
 
 def log_halting(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
-    """Log for each stack its expected depth, its average depth run and the share of steps skipped."""
+    """Log for each stack its expected depth, average depth run and share of steps skipped."""
     for stack in ("encoder", "decoder"):
         prefix = f"{_DEPTH}{stack}_"
         if not any(f"{prefix}tokens" in log for log in logging_outputs):

@@ -124,10 +124,11 @@ def bucket(offset: int, num_buckets: int, max_distance: int, causal: bool) -> in
     if distance < exact:
         return first + distance
     wide = size - exact
-    j = 0
-    while j + 1 < wide and distance**wide * exact ** (j + 1) >= max_distance ** (j + 1) * exact**wide:
-        j += 1
-    return first + exact + j
+
+    def reaches(j: int) -> bool:
+        return distance**wide * exact**j >= max_distance**j * exact**wide
+
+    return first + exact + max(j for j in range(wide) if reaches(j))
 
 
 def position_scores(
@@ -137,13 +138,17 @@ def position_scores(
     if options.positions == "window":
         embedding = weights["core.positions.embedding"]
         window = embedding.shape[1] // 2
-        return lambda q, head, offset: q @ embedding[head, max(-window, min(window, offset)) + window]
+
+        def clip(offset: int) -> int:
+            return max(-window, min(window, offset))
+
+        return lambda query, head, offset: query @ embedding[head, clip(offset) + window]
     if options.positions == "buckets":
         bias = weights["core.positions.bias"]
-        return lambda q, head, offset: bias[
+        return lambda query, head, offset: bias[
             head, bucket(offset, bias.shape[1], options.max_distance, options.causal)
         ]
-    return lambda q, head, offset: 0.0
+    return lambda query, head, offset: 0.0
 
 
 def attention(
@@ -287,8 +292,8 @@ def stack(
     """`stack_sentence` for each sentence of a padded batch by itself."""
     result = Result(torch.zeros_like(states))
     for sentence, padding in enumerate(padding_mask):
-        encoder_states = [] if cross is None else list(cross[sentence][~cross_padding_mask[sentence]])
-        own = stack_sentence(weights, options, list(states[sentence][~padding]), encoder_states)
+        encoded = [] if cross is None else list(cross[sentence][~cross_padding_mask[sentence]])
+        own = stack_sentence(weights, options, list(states[sentence][~padding]), encoded)
         result.states[sentence, ~padding] = own.states
         result.depths += own.depths
         result.steps_run += own.steps_run

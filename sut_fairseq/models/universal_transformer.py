@@ -43,7 +43,7 @@ class _Embedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, offset: int = 0) -> Tensor:
-        """Embed the columns of `(batch, length)` from `offset` on: -> `(batch, rest, embed_dim)`."""
+        """Embed columns `offset` and after of `(batch, length)`: -> `(batch, rest, embed_dim)`."""
         states = self.scale * self.tokens(tokens[:, offset:])
         if self.positions is not None:
             states = states + self.positions(tokens)[:, offset:].to(states.dtype)
@@ -281,7 +281,7 @@ def _statistics(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:
 
 
 def _check_precision(parameter: Tensor) -> None:
-    """fairseq's --fp16 and --bf16 convert the parameters, which no CPU kernel set fully supports."""
+    """fairseq's --fp16 and --bf16 convert the parameters, which the CPU does not fully support."""
     if parameter.device.type == "cpu" and parameter.dtype in (torch.float16, torch.bfloat16):
         raise ValueError(
             f"the model is on the CPU with {parameter.dtype} parameters: --fp16 and --bf16 need a "

@@ -39,7 +39,7 @@ class Attention(Protocol):
     """The interface of an attention kind; implementations are `nn.Module`s."""
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project `(num_tokens, source_dim)` to keys and values `(num_tokens, num_heads, head_dim)`."""
+        """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`."""
 
     def __call__(
         self,
