@@ -64,7 +64,12 @@ def build_attention(
 
 
 def build_stack(
-    options: Options, num_experts: int, *, cross: bool = False, checkpoint: bool = False
+    options: Options,
+    num_experts: int,
+    *,
+    cross: bool = False,
+    checkpoint: bool = False,
+    seed: int = 0,
 ) -> Stack:
     """A stack in float64 with random weights, those of the halting unit included."""
     across = Options(options.num_heads, options.attention_top_k)
@@ -87,7 +92,10 @@ def build_stack(
         final_norm=nn.LayerNorm(EMBED_DIM) if options.pre_norm else None,
         checkpoint_activations=checkpoint,
     ).double()
-    return randomise(stack)
+    randomise(stack, seed)
+    if stack.halting is not None:
+        stack.halting.output.weight.data *= 3  # so that tokens differ in when they halt
+    return stack
 
 
 def memory_of(attention: nn.Module, states: Tensor, padding_mask: Tensor | None) -> Memory:

@@ -52,12 +52,19 @@ class Call:
 
 @dataclass
 class Result:
-    """What a stack computes: states `(batch, length, embed_dim)` (0 at padding) and what it did."""
+    """What a stack computes.
+
+    Attributes:
+        states: `(batch, length, embed_dim)`, 0 at padding.
+        calls: the calls of each router.
+        depths: expected depth of each token.
+        steps: number of steps that each token ran.
+    """
 
     states: Tensor
     calls: dict[str, list[Call]] = field(default_factory=dict)
     depths: list[Tensor] = field(default_factory=list)
-    steps_run: int = 0
+    steps: list[int] = field(default_factory=list)
 
 
 def part(weights: Weights, name: str) -> dict[str, Tensor]:
@@ -253,6 +260,7 @@ def stack_sentence(
     history: list[list[Tensor]] = [[] for _ in states]  # h_1, h_2, ...
     predictions: list[list[Tensor]] = [[] for _ in states]  # a^_1, a^_2, ...
     halted = [False for _ in states]
+    result.steps = [0 for _ in states]
     for step in range(1, options.num_steps + 1):
         sources = dict(enumerate(expected))
         for t in range(len(states)):
@@ -260,7 +268,7 @@ def stack_sentence(
                 predictions[t].append(halt_prediction(part(weights, "halting"), history[t][-1]))
             halts = halt_probabilities(predictions[t])
             if options.alpha_threshold is not None and step > 1:
-                halted[t] = float(sum(halts)) >= options.alpha_threshold
+                halted[t] = float(sum(halts).detach()) >= options.alpha_threshold
             visible = {o: s for o, s in sources.items() if o <= t or not options.causal}
             hidden = history[t][-1] if history[t] else states[t]
             proposal, calls = block(
@@ -272,7 +280,7 @@ def stack_sentence(
                 result.calls.setdefault(name, []).append(call)
             history[t].append(hidden if halted[t] else proposal)
             if not halted[t]:
-                result.steps_run += 1
+                result.steps[t] += 1
                 expected[t] = expected_state(halts, history[t])
     result.depths = [expected_depth(halt_probabilities(p), options.num_steps) for p in predictions]
     if part(weights, "final_norm"):
@@ -296,7 +304,7 @@ def stack(
         own = stack_sentence(weights, options, list(states[sentence][~padding]), encoded)
         result.states[sentence, ~padding] = own.states
         result.depths += own.depths
-        result.steps_run += own.steps_run
+        result.steps += own.steps
         for name, calls in own.calls.items():
             result.calls.setdefault(name, []).extend(calls)
     return result

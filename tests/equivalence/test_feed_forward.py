@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sut_fairseq.modules.routing.experts import Dispatch, ExpertLinear
+from sut_fairseq.modules.routing.dispatch import Dispatch
+from sut_fairseq.modules.routing.experts import ExpertLinear
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
 from tests import reference_losses, references

@@ -1,0 +1,34 @@
+"""Shows a progress bar for the JSON log of fairseq-train on standard input."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from tqdm import tqdm
+
+SHOWN = {"nll_loss": "nll", "encoder_depth": "enc. depth", "decoder_depth": "dec. depth"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--total", type=int, required=True, help="number of updates")
+    total = parser.parse_args().total
+    with tqdm(total=total, unit="update", dynamic_ncols=True) as bar:
+        for line in sys.stdin:
+            # Log lines have a prefix before the JSON object; all else is in the log file.
+            start = line.find('{"epoch"')
+            if start < 0:
+                continue
+            try:
+                entry = json.loads(line[start:])
+            except ValueError:
+                continue
+            if "num_updates" in entry:
+                bar.update(int(entry["num_updates"]) - bar.n)
+                bar.set_postfix({name: entry[key] for key, name in SHOWN.items() if key in entry})
+
+
+if __name__ == "__main__":
+    main()

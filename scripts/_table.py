@@ -1,0 +1,39 @@
+"""Prints the quick start's table from the JSON results in a run's folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    run, thresholds = Path(sys.argv[1]), sys.argv[2:]
+    header = (
+        "alpha_threshold",
+        "exact match",
+        "encoder depth",
+        "decoder depth",
+        "skipped",
+        "MACs per sentence",
+    )
+    rows = [header]
+    for threshold in thresholds:
+        match = json.loads((run / f"threshold-{threshold}.exact_match.json").read_text())
+        macs = json.loads((run / f"threshold-{threshold}.json").read_text())
+        rows.append(
+            (
+                threshold,
+                f"{match['exact_match']:.2f} % of {match['scored']:,}",
+                *(f"{macs['halting'][stack]['depth']:.2f}" for stack in ("encoder", "decoder")),
+                f"{100 * macs['skipped']:.1f} %",
+                f"{macs['macs_full'] / 1e6:.2f} M",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    for row in rows:
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Dense and mixture attention and their position scores against plain loops."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.attention.mixture import MixtureAttention
+from sut_fairseq.modules.attention.position_scores import RelativeBuckets
+from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.modules.tokens import ActiveTokens
+from tests import reference_losses, references
+from tests.builders import EMBED_DIM, HEAD_DIM, SOURCE_DIM, build_attention, memory_of
+from tests.comparison import assert_agree, normal, randomise
+from tests.references import Options
+
+LENGTH = 4
+RIGHT = torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 1, 1]]).bool()
+LEFT = RIGHT.flip(1)
+PADDING = {"right": RIGHT, "left": LEFT}
+
+
+def by_loops(
+    weights: references.Weights,
+    options: Options,
+    states: Tensor,
+    active: Tensor,
+    sources: Tensor,
+    source_padding: Tensor,
+    offset: int = 0,
+) -> tuple[Tensor, list[references.Call]]:
+    """The active tokens' results in row-major order, and their router calls."""
+    results, calls = [], []
+    for sentence, column in active.nonzero().tolist():
+        position = column + offset
+        visible = {
+            other: sources[sentence, other]
+            for other in range(sources.shape[1])
+            if not source_padding[sentence, other] and (other <= position or not options.causal)
+        }
+        state = states[sentence, column]
+        result, call = references.attention(weights, options, state, position, visible)
+        results.append(result)
+        calls += [] if call is None else [call]
+    return torch.stack(results), calls
+
+
+def assert_agrees(
+    layer: nn.Module,
+    options: Options,
+    states: Tensor,
+    active: Tensor,
+    sources: Tensor,
+    source_padding: Tensor,
+    without_gradient: tuple[str, ...] = (),
+) -> None:
+    tokens = ActiveTokens.from_mask(active)
+    memory = memory_of(layer, sources, source_padding)
+    result, statistics = layer(tokens.take(states), tokens, memory)
+    weights = dict(layer.named_parameters())
+    expected, calls = by_loops(weights, options, states, active, sources, source_padding)
+    ours, theirs = {"result": result}, {"result": expected}
+    if calls:
+        ours["partition"] = statistics.squared_log_partition
+        theirs["partition"] = reference_losses.router_z(calls) * len(calls)
+    else:
+        assert statistics is None
+    variables = {**weights, "states": states, "sources": sources}
+    assert_agree(ours, theirs, variables, without_gradient=without_gradient)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("positions", ["none", "window", "buckets"])
+@pytest.mark.parametrize("num_experts, top_k", [(1, 1), (3, 2)])
+def test_self_attention(
+    num_experts: int, top_k: int, positions: str, causal: bool, side: str
+) -> None:
+    options = Options(attention_top_k=top_k, positions=positions, causal=causal, max_distance=3)
+    layer = randomise(build_attention(options, num_experts).double())
+    padding = PADDING[side]
+    active = ~padding
+    active[0, 1] = False  # a halted token: it asks nothing, but is still attended to
+    # Queries and keys come from different states once tokens halt.
+    states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
+    assert_agrees(layer, options, states, active, sources, padding)
+
+
+@pytest.mark.parametrize("num_heads", [1, 3])
+@pytest.mark.parametrize("num_experts, top_k", [(2, 1), (4, 3), (3, 3)])
+def test_experts_and_heads(num_experts: int, top_k: int, num_heads: int) -> None:
+    """One head per expert is the mixture of attention heads, MoA."""
+    options = Options(num_heads, attention_top_k=top_k, positions="window")
+    layer = randomise(build_attention(options, num_experts).double())
+    states, sources = normal(2, LENGTH, EMBED_DIM), normal(2, LENGTH, EMBED_DIM, seed=1)
+    assert_agrees(layer, options, states, ~RIGHT[:2], sources, RIGHT[:2])
+
+
+@pytest.mark.parametrize("num_experts, top_k", [(1, 1), (3, 2)])
+def test_cross_attention(num_experts: int, top_k: int) -> None:
+    """Its own length, size and padding on the side of the source."""
+    options = Options(attention_top_k=top_k)
+    layer = randomise(build_attention(options, num_experts, source_dim=SOURCE_DIM).double())
+    states, sources = normal(3, 3, EMBED_DIM), normal(3, LENGTH, SOURCE_DIM, seed=1)
+    assert_agrees(layer, options, states, ~RIGHT[:, :3], sources, LEFT)
+
+
+@pytest.mark.parametrize("positions", ["none", "window", "buckets"])
+@pytest.mark.parametrize("num_new", [1, 2])
+def test_new_positions_after_cached_ones(num_new: int, positions: str) -> None:
+    options = Options(attention_top_k=2, positions=positions, causal=True, max_distance=3)
+    layer = randomise(build_attention(options, 3).double())
+    sources = normal(2, 5, EMBED_DIM)
+    states = normal(2, num_new, EMBED_DIM, seed=1)
+    active = torch.ones(2, num_new, dtype=torch.bool)
+    tokens = ActiveTokens.from_mask(active)
+    keys, values, *_ = memory_of(layer, sources, None)
+    memory = Memory(keys, values, query_offset=5 - num_new)
+    result, _ = layer(tokens.take(states), tokens, memory)
+    weights = dict(layer.named_parameters())
+    nothing = torch.zeros(2, 5, dtype=torch.bool)
+    expected, _ = by_loops(weights, options, states, active, sources, nothing, 5 - num_new)
+    variables = {**weights, "states": states, "sources": sources}
+    assert_agree({"result": result}, {"result": expected}, variables)
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, 3, 9])
+def test_window(window: int) -> None:
+    options = Options(positions="window")
+    layer = randomise(build_attention(options, 1, window=window).double())
+    states, sources = normal(2, LENGTH, EMBED_DIM), normal(2, LENGTH, EMBED_DIM, seed=1)
+    assert_agrees(layer, options, states, ~LEFT[:2], sources, LEFT[:2])
+
+
+def test_a_wide_window_clips_nothing() -> None:
+    """Offsets that cannot occur change nothing: the embeddings of -3 .. 3 are all that is read."""
+    narrow, wide = (
+        build_attention(Options(positions="window"), 1, window=window).double()
+        for window in (LENGTH - 1, LENGTH + 20)
+    )
+    weights = dict(randomise(wide).named_parameters())
+    middle = weights["core.positions.embedding"][:, 21 : 21 + 2 * LENGTH - 1]
+    narrow.load_state_dict({**weights, "core.positions.embedding": middle})
+    states = normal(2, LENGTH, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(~LEFT[:2])
+    results = [
+        layer(tokens.take(states), tokens, memory_of(layer, states, LEFT[:2]))[0]
+        for layer in (narrow, wide)
+    ]
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "num_buckets, max_distance", [(32, 128), (4, 3), (6, 50), (10, 9), (8, 64)]
+)
+def test_buckets(num_buckets: int, max_distance: int, causal: bool) -> None:
+    positions = RelativeBuckets(
+        1, num_buckets=num_buckets, max_distance=max_distance, causal=causal
+    )
+    offsets = range(-2 * max_distance, 2 * max_distance + 1)
+    expected = [references.bucket(o, num_buckets, max_distance, causal) for o in offsets]
+    assert positions.bucket(torch.tensor(list(offsets))).tolist() == expected
+    assert len(set(expected)) == num_buckets if causal else len(set(expected)) >= num_buckets - 1
+
+
+def test_known_buckets() -> None:
+    """The values that Raffel et al.'s own code gives for 32 buckets up to distance 128."""
+    known = {0: 0, -1: 1, -7: 7, -8: 8, -12: 9, -16: 10, -127: 15, -128: 15, 1: 17, 8: 24, 500: 31}
+    offsets = torch.tensor(list(known))
+    both_ways = RelativeBuckets(1, num_buckets=32, max_distance=128, causal=False)
+    assert both_ways.bucket(offsets).tolist() == list(known.values())
+    causal = RelativeBuckets(1, num_buckets=32, max_distance=128, causal=True)
+    assert causal.bucket(torch.tensor([3, 0, -15, -16, -32, -113, -999])).tolist() == [
+        *(0, 0, 15, 16),
+        *(21, 31, 31),
+    ]
+
+
+def test_all_experts_chosen_is_the_softmax_mixture() -> None:
+    """top_k = num_experts: every expert's dense attention, weighed with the full softmax."""
+    options = Options(attention_top_k=3, positions="window", causal=True)
+    layer = randomise(build_attention(options, 3).double())
+    dense = build_attention(replace(options, attention_top_k=1), 1).double()
+    states = normal(2, LENGTH, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(~RIGHT[:2])
+    memory = memory_of(layer, states, RIGHT[:2])
+    inputs = tokens.take(states)
+    gates = layer.router.output(torch.tanh(layer.router.hidden(inputs))).softmax(-1)
+    expected = 0
+    for expert in range(3):
+        dense.query.weight.data = layer.query.weight[expert].T
+        dense.output.weight.data = layer.output.weight[expert].T
+        dense.core.positions.embedding.data = layer.core.positions.embedding.data
+        expected = expected + gates[:, expert : expert + 1] * dense(inputs, tokens, memory)[0]
+    torch.testing.assert_close(layer(inputs, tokens, memory)[0], expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_mixture_of_one_is_the_dense_layer() -> None:
+    options = Options(positions="buckets")
+    dense = randomise(build_attention(options, 1).double())
+    mixture = MixtureAttention(
+        AttentionCore(positions=dense.core.positions),
+        Router(EMBED_DIM, 1, 1),
+        embed_dim=EMBED_DIM,
+        source_dim=EMBED_DIM,
+        num_experts=1,
+        num_heads=2,
+        head_dim=HEAD_DIM,
+    ).double()
+    for name in ("query", "output"):
+        getattr(mixture, name).weight.data[0] = getattr(dense, name).weight.data.T
+    mixture.key, mixture.value = dense.key, dense.value
+    states = normal(2, LENGTH, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(~LEFT[:2])
+    outputs = [
+        layer(tokens.take(states), tokens, memory_of(layer, states, LEFT[:2]))[0]
+        for layer in (mixture, dense)
+    ]
+    shared = {"states": states, "key": dense.key.weight, "value": dense.value.weight}
+    assert_agree({"result": outputs[0]}, {"result": outputs[1]}, shared)
+
+
+def test_scores_are_scaled_and_weights_sum_to_one() -> None:
+    """Known values: one head of size 4, score q.k / 2, softmax over two keys."""
+    core = AttentionCore()
+    tokens = ActiveTokens.from_mask(torch.ones(1, 1, dtype=torch.bool))
+    keys = torch.tensor([[2.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 1, 2, 4)
+    values = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0]]).view(1, 1, 2, 4)
+    query = torch.tensor([3.0, 0, 0, 0]).view(1, 1, 1, 4)
+    context = core(query, tokens, Memory(keys, values)).flatten()
+    expected = torch.tensor([1 / (1 + math.exp(-3)), 1, 0, 0])
+    torch.testing.assert_close(context, expected)
+
+
+def test_an_empty_source_stays_finite() -> None:
+    layer = randomise(build_attention(Options(), 1, source_dim=SOURCE_DIM).double())
+    states = normal(2, 2, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(torch.ones(2, 2, dtype=torch.bool))
+    padding = torch.tensor([[False, False], [True, True]])
+    memory = memory_of(layer, normal(2, 2, SOURCE_DIM), padding)
+    result, _ = layer(tokens.take(states), tokens, memory)
+    assert result.isfinite().all()

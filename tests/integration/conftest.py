@@ -1,0 +1,3 @@
+"""A tiny data set and what every command of these tests is given."""
+
+from __future__ import annotations
