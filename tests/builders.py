@@ -69,7 +69,7 @@ def build_stack(
     *,
     cross: bool = False,
     checkpoint: bool = False,
-    seed: int = 0,
+    seed: int = 1,
 ) -> Stack:
     """A stack in float64 with random weights, those of the halting unit included."""
     across = Options(options.num_heads, options.attention_top_k)
@@ -94,7 +94,7 @@ def build_stack(
     ).double()
     randomise(stack, seed)
     if stack.halting is not None:
-        stack.halting.output.weight.data *= 3  # so that tokens differ in when they halt
+        stack.halting.output.weight.data *= 1.5  # so that tokens differ in when they halt
     return stack
 
 

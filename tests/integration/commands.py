@@ -23,10 +23,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+USER_DIR = Path(__file__).resolve().parents[2] / "sut_fairseq"
+
 # What the commands import, not the commands themselves, which set up logging when imported.
 _PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "hydra", "sacrebleu"]
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
+_ON_CPU = ("--user-dir", USER_DIR, "--cpu", "--num-workers", 0, "--required-batch-size-multiple", 1)
 
 Argument = object  # anything whose `str` is what the user would have typed
 
@@ -41,13 +43,31 @@ class Finished:
 
     @property
     def last_line(self) -> str:
-        """The last line of standard error, which is what a user reads first."""
+        """The last line of standard error, where the reason of a failure stands."""
         return self.stderr.rstrip().rpartition("\n")[2]
 
-    def logged(self) -> list[dict[str, Any]]:
-        """The metrics that fairseq logged with `--log-format json`, one dictionary a line."""
-        lines = (line.rpartition(" | ")[2] for line in self.stdout.splitlines())
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+    def logged(self, name: str) -> list[dict[str, Any]]:
+        """The metrics that the logger `name` ("train_inner", "valid", ...) wrote as JSON lines."""
+        lines = (line.partition(f" | INFO | {name} | ")[2] for line in self.stdout.splitlines())
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def train(data: Path, save_dir: Path, *arguments: Argument, ok: bool = True) -> Finished:
+    """Train on the CPU with a metrics line for each update; two updates unless told otherwise."""
+    return run(
+        "fairseq-train", data, *_ON_CPU, "--save-dir", save_dir,
+        *"--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1".split(),
+        *"--criterion cross_entropy_with_auxiliary --log-format json --log-interval 1".split(),
+        *arguments, ok=ok,
+    )  # fmt: skip
+
+
+def generate(data: Path, checkpoint: Path, *arguments: Argument, ok: bool = True) -> Finished:
+    """Generate the test set on the CPU, at most 8 words for each sentence."""
+    return run(
+        "fairseq-generate", data, *_ON_CPU, "--path", checkpoint,
+        *"--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8".split(), *arguments, ok=ok,
+    )  # fmt: skip
 
 
 def run(
@@ -65,17 +85,15 @@ def run(
         process.join()
         assert process.exitcode is not None
         output, errors = (path.read_text() for path in paths[1:])
-    finished = Finished(process.exitcode, output, errors)
-    return _checked(finished, ok)
+    return _checked(Finished(process.exitcode, output, errors), ok)
 
 
 def run_installed(
     command: str, *arguments: Argument, cwd: Path | None = None, ok: bool = True
 ) -> Finished:
     """Run the script that the installation put beside the interpreter."""
-    script = Path(sysconfig.get_path("scripts"), command)
     process = subprocess.run(
-        [script, *map(str, arguments)],
+        [Path(sysconfig.get_path("scripts"), command), *map(str, arguments)],
         cwd=cwd,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
@@ -91,29 +109,30 @@ def _checked(finished: Finished, ok: bool) -> Finished:
 
 
 def _be_the_command(words: list[str], paths: list[Path], cwd: Path) -> None:
-    """Turn this process into a run of the command: `words` as its `sys.argv`."""
-    for number, (path, flags) in enumerate(zip(paths, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY))):
-        os.dup2(os.open(path, flags | os.O_CREAT), number)
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, closefd=False)
+    """Turn this process into a run of the command, with `words` as its `sys.argv`."""
+    import torch
+
+    torch.set_num_threads(1)
+    for number, path in enumerate(paths):
+        os.dup2(os.open(path, os.O_CREAT | (os.O_WRONLY if number else os.O_RDONLY)), number)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.chdir(cwd)
-    # The test process's own import path must not stand in for --user-dir.
-    sys.path[:] = [path for path in sys.path if path and Path(path).resolve() != _REPOSITORY]
     sys.argv = words
     (entry,) = entry_points(group="console_scripts", name=words[0])
     if entry.module.startswith("fairseq_cli."):
-        logging.root.handlers.clear()  # made by imports; these commands make their own first
-    status = 1
+        # These set up logging before they import anything, so what imports set up comes too late.
+        logging.root.handlers.clear()
+    status: object = 1
     try:
-        result = getattr(importlib.import_module(entry.module), entry.attr)()
-        status = result if isinstance(result, int) else 0
+        status = getattr(importlib.import_module(entry.module), entry.attr)()
     except SystemExit as ending:
-        status = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
-        if isinstance(ending.code, str):
-            print(ending.code, file=sys.stderr)
+        status = ending.code
     except BaseException:
         traceback.print_exc()
+    if isinstance(status, str):
+        print(status, file=sys.stderr)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)
+    os._exit(status if isinstance(status, int) else int(status is not None))

@@ -1,3 +1,43 @@
-"""A tiny data set and what every command of these tests is given."""
+"""Tiny binarised data for the tests of console commands."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import scan
+
+from tests.integration.commands import run
+
+SIZES = {"train": 40, "valid": 8, "test": 11}  # no multiple of fairseq's default batch multiple 8
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `train.src` ... `test.tgt`: the first short SCAN pairs in a random order."""
+    folder = tmp_path_factory.mktemp("text")
+    pairs = scan.keyed_order((p for p in scan.all_pairs() if len(p.actions.split()) <= 6), "tests")
+    start = 0
+    for split, size in SIZES.items():
+        scan.write_side(folder, split, pairs[start : start + size])
+        start += size
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data(text: Path) -> Path:
+    """The pairs binarised with a dictionary for each side."""
+    return _binarise(text, text / "separate")
+
+
+@pytest.fixture(scope="session")
+def joined_data(text: Path) -> Path:
+    """The pairs binarised with one dictionary for both sides."""
+    return _binarise(text, text / "joined", "--joined-dictionary")
+
+
+def _binarise(text: Path, out: Path, *arguments: str) -> Path:
+    splits = [word for split in SIZES for word in (f"--{split}pref", text / split)]
+    languages = ("--source-lang", "src", "--target-lang", "tgt")
+    run("fairseq-preprocess", *languages, *splits, "--destdir", out, *arguments)
+    return out
