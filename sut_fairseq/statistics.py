@@ -87,11 +87,12 @@ def route_statistics(
     chosen = weights.unsqueeze(-1).expand_as(expert_indices)
     flat_indices = expert_indices.reshape(-1)
     per_expert = scores.new_zeros(num_experts)
+    # Products and sums, not `@`: autocast would run a matrix product in half precision.
     return RoutingStatistics(
         weight=weights.sum(),
-        probability=weights @ probabilities,
-        negative_entropy=weights @ (probabilities * log_probabilities).sum(dim=-1),
+        probability=(weights.unsqueeze(-1) * probabilities).sum(dim=0),
+        negative_entropy=(weights * (probabilities * log_probabilities).sum(dim=-1)).sum(),
         gate=per_expert.index_add(0, flat_indices, (chosen * expert_weights).reshape(-1)),
         assignments=per_expert.index_add(0, flat_indices, chosen.reshape(-1)),
-        squared_log_partition=weights @ torch.logsumexp(scores, dim=-1).square(),
+        squared_log_partition=(weights * torch.logsumexp(scores, dim=-1).square()).sum(),
     )

@@ -13,10 +13,10 @@ outside of `nn.Linear`, so the experts, the attention core and fairseq's attenti
 
 from __future__ import annotations
 
-import contextlib
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +77,7 @@ class Complexity:
         return self.macs + self.by_kind[PRODUCTS] - self.by_kind[REPEATED]
 
 
-def count(
-    model: nn.Module, batches: Iterator[dict[str, Tensor]] | list[dict[str, Tensor]]
-) -> Complexity:
+def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
     """Count what teacher-forced evaluation of sentence pairs costs.
 
     Args:
@@ -150,8 +148,8 @@ class _Counter(nn.Module):
 
     def run(self) -> int:
         """Count one batch; the MACs in the paper convention."""
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), torch.no_grad():
+        printed, traceback = io.StringIO(), io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(traceback), torch.no_grad():
             macs, _ = get_model_complexity_info(
                 self,
                 (1,),
@@ -164,8 +162,10 @@ class _Counter(nn.Module):
                 backend_specific_config={"count_functional": False},
             )
         if macs is None:
-            raise RuntimeError(f"ptflops could not count this model: {printed.getvalue().strip()}")
-        return macs
+            # ptflops prints what went wrong instead of raising it.
+            reason = " ".join(printed.getvalue().rpartition("exception:")[2].split())
+            raise RuntimeError(f"ptflops could not count this model: {reason}")
+        return int(macs)
 
     def forward(self, **batch: Tensor) -> Any:
         output = self.model(**batch)
@@ -175,14 +175,14 @@ class _Counter(nn.Module):
         return output
 
     def _hook(self, rule: Callable[..., None]) -> Callable[..., None]:
-        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+        def hook(module: Any, inputs: Any, output: Any) -> None:
             before = module.__flops__
             rule(module, inputs, output)
             macs = module.__flops__ - before
             name = self.names[module]
             self._book(name, macs)
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
-                stack = self.model.get_submodule(name.split(".block.")[0])
+                stack: Any = self.model.get_submodule(name.split(".block.")[0])
                 repeated = (stack.num_steps - 1) * macs
                 self._book(name, repeated, REPEATED)
                 module.__flops__ += repeated
@@ -212,7 +212,7 @@ class _Counter(nn.Module):
             per_query += min(window, furthest) + min(window, num_keys - 1) + 1
         self.result.by_kind[PRODUCTS] += queries.numel() * per_query
 
-    def _fairseq_attention_hook(self, module: FairseqAttention, inputs: Any, output: Any) -> None:
+    def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.
         tgt_len, batch_size, embed_dim = output[0].shape
         crosses = module.encoder_decoder_attention
@@ -233,7 +233,7 @@ class _Counter(nn.Module):
         self.result.by_kind[PRODUCTS] += 2 * batch_size * tgt_len * src_len * embed_dim
 
 
-def _expert_linear(module: ExpertLinear, inputs: Any, output: Tensor) -> None:
+def _expert_linear(module: Any, inputs: Any, output: Tensor) -> None:
     """MACs of the rows an expert layer was given; like ptflops' rule for nn.Linear."""
     bias = 0 if module.bias is None else module.out_features
     module.__flops__ += output.shape[0] * (module.in_features * module.out_features + bias)

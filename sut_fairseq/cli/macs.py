@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import math
 import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from fairseq import checkpoint_utils, models, options, tasks
 from fairseq.data import Dictionary
-from torch import nn
 from tqdm import tqdm
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq import losses
-from sut_fairseq.analysis.complexity import Complexity, count, without_padding
+from sut_fairseq.analysis.complexity import (
+    PRODUCTS,
+    REPEATED,
+    Complexity,
+    count,
+    without_padding,
+)
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.modules.errors import check
-
-_MODEL_FLAGS_NOTE = (
-    "With --arch, any other flag of the architecture may follow, e.g. --encoder-layers 12."
-)
+from sut_fairseq.modules.halting import StickBreakingHalting
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,31 +37,58 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sut-macs",
-        description="Count parameters and multiply-accumulate operations (MACs) with ptflops, in "
-        "the convention of the published figures and with the attention products included.",
-        epilog=_MODEL_FLAGS_NOTE,
+        usage="sut-macs (--arch NAME | --path CHECKPOINT [--data DATA-BIN]) [options]",
+        description="Count parameters and multiply-accumulate operations (MACs) with ptflops: in "
+        "the convention of the published figures, and with the attention products included. "
+        "Figures are per sentence pair, teacher-forced.",
+        epilog="After --arch NAME every flag of that architecture is understood too, for example "
+        "--encoder-layers 12.",
+        allow_abbrev=False,  # an abbreviation might be another flag of the architecture
     )
     model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--arch", help="a fairseq architecture, of this package or fairseq's own")
-    model.add_argument("--path", help="a checkpoint")
+    model.add_argument(
+        "--arch", metavar="NAME", help="an architecture of this package or fairseq's own, untrained"
+    )
+    model.add_argument("--path", metavar="CHECKPOINT", help="a trained model")
+    lengths = parser.add_argument_group("what to count (default: one pair of random tokens)")
+    for side, name in (("src", "source"), ("tgt", "target")):
+        lengths.add_argument(
+            f"--{side}-len",
+            type=int,
+            default=10,
+            metavar="N",
+            help=f"{name} tokens, the end of the sentence included (default: %(default)s)",
+        )
+    lengths.add_argument(
+        "--vocab-size",
+        type=int,
+        default=37000,
+        metavar="V",
+        help="size of the one dictionary of --arch (default: %(default)s)",
+    )
+    lengths.add_argument(
+        "--data", metavar="DATA-BIN", help="count the sentence pairs of this binarised folder"
+    )
+    lengths.add_argument(
+        "--gen-subset", default="test", metavar="SPLIT", help="which of them (default: %(default)s)"
+    )
+    lengths.add_argument(
+        "--max-sentences", type=int, metavar="N", help="only the first N (default: all)"
+    )
+    for side in ("source", "target"):
+        lengths.add_argument(
+            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
+        )
     parser.add_argument(
-        "--src-len", type=int, default=10, help="number of source tokens, end of sentence included"
+        "--alpha-threshold",
+        type=float,
+        metavar="A",
+        help="halting threshold (default: the checkpoint's; with --arch nothing halts, because an "
+        "untrained halting unit says nothing)",
     )
     parser.add_argument(
-        "--tgt-len", type=int, default=10, help="number of target tokens, end of sentence included"
+        "--seed", type=int, default=1, metavar="N", help="of random tokens and weights (default: 1)"
     )
-    parser.add_argument(
-        "--vocab-size", type=int, default=37000, help="size of the dictionary (with --arch)"
-    )
-    parser.add_argument(
-        "--data", help="a binarised data folder: count its sentence pairs (with --path)"
-    )
-    parser.add_argument("--gen-subset", default="test", help="split of --data to count")
-    parser.add_argument("--source-lang", help="source language of --data (default: as in training)")
-    parser.add_argument("--target-lang", help="target language of --data (default: as in training)")
-    parser.add_argument("--max-sentences", type=int, help="count only the first N pairs of --data")
-    parser.add_argument("--alpha-threshold", type=float, help="override the halting threshold")
-    parser.add_argument("--seed", type=int, default=1, help="seed of random tokens and weights")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
@@ -65,23 +96,24 @@ def _parser() -> argparse.ArgumentParser:
 def _main(argv: Sequence[str] | None) -> None:
     arguments, model_flags = _parser().parse_known_args(argv)
     if model_flags and arguments.path:
-        raise ValueError(f"unknown arguments: {' '.join(model_flags)}.")
+        raise ValueError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
     if arguments.data and not arguments.path:
         raise ValueError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
+    logging.getLogger("sut_fairseq").setLevel(logging.WARNING)
     torch.manual_seed(arguments.seed)
     if arguments.arch:
-        model, dictionary = _from_architecture(arguments, model_flags)
-        task = None
+        model, task = _from_architecture(arguments, model_flags)
     else:
         model, task = _from_checkpoint(arguments)
-        dictionary = task.target_dictionary
     if arguments.data:
-        pairs = _pairs(task, arguments)
-        batches = list(without_padding(pairs, dictionary.eos()))
+        batches = list(without_padding(_pairs(task, arguments), task.target_dictionary.eos()))
     else:
-        batches = [_random_batch(model, dictionary, arguments)]
-    progress = tqdm(batches, desc="counting", unit="batch", disable=len(batches) == 1)
-    result = report(count(model, progress))
+        batches = [_random_batch(model, task, arguments)]
+    progress = tqdm(batches, desc="counting", unit="batch", disable=None)
+    try:
+        result = report(count(model, progress))
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
     if arguments.json:
         print_json(result)
     else:
@@ -118,30 +150,37 @@ def report(complexity: Complexity) -> dict[str, Any]:
 
 def print_table(result: dict[str, Any]) -> None:
     """Print a report for people."""
+    notes = {PRODUCTS: " (second figure only)", REPEATED: " (first figure only)"}
     rows = [
-        ("parameters", f"{result['params'] / 1e6:.2f} M"),
-        ("MACs (paper convention)", f"{result['macs'] / 1e6:.2f} M"),
-        *((f"  {part}", f"{macs / 1e6:.2f} M") for part, macs in result["by_part"].items()),
-        ("MACs (with attention products)", f"{result['macs_full'] / 1e6:.2f} M"),
-        *((f"  {kind}", f"{macs / 1e6:.2f} M") for kind, macs in result["by_kind"].items()),
-        ("sentence pairs", str(result["sentences"])),
-        (
-            "tokens per pair (source, target)",
-            f"{result['source_tokens'] / result['sentences']:.1f}, "
-            f"{result['target_tokens'] / result['sentences']:.1f}",
+        ("parameters", _millions(result["params"])),
+        ("MACs, convention of the paper", _millions(result["macs"])),
+        *((f"  {part}", _millions(macs)) for part, macs in result["by_part"].items()),
+        ("MACs with attention products", _millions(result["macs_full"])),
+        ("MACs by kind of work", ""),
+        *(
+            (f"  {kind}{notes.get(kind, '')}", _millions(macs))
+            for kind, macs in result["by_kind"].items()
         ),
+        ("sentence pairs", str(result["sentences"])),
+        ("source tokens per pair", f"{result['source_tokens'] / result['sentences']:.1f}"),
+        ("target tokens per pair", f"{result['target_tokens'] / result['sentences']:.1f}"),
     ]
     for stack, halting in result.get("halting", {}).items():
-        rows.append((f"{stack} depth, steps per token", f"{halting['depth']:.2f}"))
+        rows.append((f"{stack} steps per token", f"{halting['depth']:.2f}"))
         rows.append((f"{stack} steps skipped", f"{100 * halting['skipped']:.1f} %"))
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
-        print(f"{label:<{width}}  {value:>12}")
+        print(f"{label:<{width}}  {value:>12}".rstrip())
+
+
+def _millions(number: int) -> str:
+    return f"{number / 1e6:.2f} M"
 
 
 def _from_architecture(
     arguments: argparse.Namespace, model_flags: list[str]
-) -> tuple[nn.Module, Dictionary]:
+) -> tuple[Any, SimpleNamespace]:
+    """An untrained model, and as much of a task as building it needs."""
     check(
         arguments.arch in models.ARCH_MODEL_REGISTRY,
         "--arch",
@@ -160,15 +199,25 @@ def _from_architecture(
     if arguments.alpha_threshold is not None:
         model_flags = [*model_flags, "--alpha-threshold", str(arguments.alpha_threshold)]
     parser = options.get_training_parser()
+    parser.error = _refuse  # its own prints 200 lines of usage
     parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arguments.arch, *model_flags])
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     name = models.ARCH_MODEL_NAME_REGISTRY[arguments.arch]
     dataclass = models.MODEL_DATACLASS_REGISTRY.get(name)
     config = parsed if dataclass is None else dataclass.from_namespace(parsed)
-    return models.ARCH_MODEL_REGISTRY[arguments.arch].build_model(config, task), dictionary
+    model = models.ARCH_MODEL_REGISTRY[arguments.arch].build_model(config, task)
+    if arguments.alpha_threshold is None:
+        for module in model.modules():
+            if isinstance(module, StickBreakingHalting):
+                module.alpha_threshold = math.inf
+    return model, task
 
 
-def _from_checkpoint(arguments: argparse.Namespace) -> tuple[nn.Module, tasks.FairseqTask]:
+def _refuse(message: str) -> NoReturn:
+    raise ValueError(f"{message}; see `sut-macs --help`.")
+
+
+def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqTask]:
     load_checkpoint(arguments.path)  # refuses what is no checkpoint with one clear sentence
     overrides = {} if arguments.data is None else {"data": arguments.data}
     for key in ("source_lang", "target_lang", "alpha_threshold"):
@@ -183,28 +232,28 @@ def _pairs(
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     task.load_dataset(arguments.gen_subset)
     dataset = task.dataset(arguments.gen_subset)
-    size = min(len(dataset), arguments.max_sentences or len(dataset))
+    size = len(dataset)
     check(size > 0, "--data", "a folder whose split has sentence pairs", "empty")
+    if arguments.max_sentences is not None:
+        size = min(size, arguments.max_sentences)
+        check(size > 0, "--max-sentences", "at least 1", arguments.max_sentences)
     return [(dataset[i]["source"], dataset[i]["target"]) for i in range(size)]
 
 
-def _random_batch(
-    model: nn.Module, dictionary: Dictionary, arguments: argparse.Namespace
-) -> dict[str, torch.Tensor]:
-    for name, length, most in (
-        ("--src-len", arguments.src_len, model.max_positions()[0]),
-        ("--tgt-len", arguments.tgt_len, model.max_positions()[1]),
+def _random_batch(model: Any, task: Any, arguments: argparse.Namespace) -> dict[str, torch.Tensor]:
+    tokens = {}
+    for side, dictionary, length, most in zip(
+        ("--src-len", "--tgt-len"),
+        (task.source_dictionary, task.target_dictionary),
+        (arguments.src_len, arguments.tgt_len),
+        model.max_positions(),
     ):
-        check(1 <= length <= most, name, f"between 1 and the model's maximum ({most})", length)
-    first = dictionary.nspecial
-
-    def tokens(length: int) -> torch.Tensor:
-        return torch.randint(first, len(dictionary), (1, length))
-
+        check(1 <= length <= most, side, f"between 1 and the model's maximum ({most})", length)
+        tokens[side] = torch.randint(dictionary.nspecial, len(dictionary), (1, length))
     return {
-        "src_tokens": tokens(arguments.src_len),
+        "src_tokens": tokens["--src-len"],
         "src_lengths": torch.tensor([arguments.src_len]),
-        "prev_output_tokens": tokens(arguments.tgt_len),
+        "prev_output_tokens": tokens["--tgt-len"],
     }
 
 

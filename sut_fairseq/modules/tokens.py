@@ -65,7 +65,7 @@ class ActiveTokens:
     def put(self, grid: Tensor, values: Tensor) -> Tensor:
         """A copy of `(batch, length, ...)` with the tokens' `(num_tokens, ...)` written in."""
         if len(self) == self.batch * self.length:
-            return values.view(grid.shape)
+            return values.to(grid.dtype).view(grid.shape)
         return grid.flatten(0, 1).index_copy(0, self.index, values.to(grid.dtype)).view(grid.shape)
 
     def by_sentence(self, values: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ behind for the next.
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import multiprocessing
@@ -17,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 import traceback
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -26,9 +26,13 @@ from typing import Any
 USER_DIR = Path(__file__).resolve().parents[2] / "sut_fairseq"
 
 # What the commands import, not the commands themselves, which set up logging when imported.
-_PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "hydra", "sacrebleu"]
+_PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "sacrebleu"]
 
-_ON_CPU = ("--user-dir", USER_DIR, "--cpu", "--num-workers", 0, "--required-batch-size-multiple", 1)
+_TRAINING = (
+    "--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1 --log-format json "
+    "--log-interval 1 --criterion cross_entropy_with_auxiliary"
+)
+_GENERATION = "--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8"
 
 Argument = object  # anything whose `str` is what the user would have typed
 
@@ -52,28 +56,42 @@ class Finished:
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
-def train(data: Path, save_dir: Path, *arguments: Argument, ok: bool = True) -> Finished:
-    """Train on the CPU with a metrics line for each update; two updates unless told otherwise."""
-    return run(
-        "fairseq-train", data, *_ON_CPU, "--save-dir", save_dir,
-        *"--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1".split(),
-        *"--criterion cross_entropy_with_auxiliary --log-format json --log-interval 1".split(),
-        *arguments, ok=ok,
-    )  # fmt: skip
+def on_cpu(command: str, data: Path, *arguments: Argument, **options: Any) -> Finished:
+    """Run a fairseq command with the plugin on the CPU, on all sentences of the data."""
+    fixed = ("--cpu", "--num-workers", 0, "--required-batch-size-multiple", 1)
+    return run(command, data, "--user-dir", USER_DIR, *fixed, *arguments, **options)
 
 
-def generate(data: Path, checkpoint: Path, *arguments: Argument, ok: bool = True) -> Finished:
-    """Generate the test set on the CPU, at most 8 words for each sentence."""
-    return run(
-        "fairseq-generate", data, *_ON_CPU, "--path", checkpoint,
-        *"--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8".split(), *arguments, ok=ok,
-    )  # fmt: skip
+def train(data: Path, save_dir: Path, *arguments: Argument, **options: Any) -> Finished:
+    """Train, with a line of metrics for each update; two updates unless told otherwise."""
+    words = (*_TRAINING.split(), "--save-dir", save_dir, *arguments)
+    return on_cpu("fairseq-train", data, *words, **options)
+
+
+def generate(data: Path, checkpoint: Path, *arguments: Argument, **options: Any) -> Finished:
+    """Generate the test set, at most 8 words for each sentence."""
+    words = (*_GENERATION.split(), "--path", checkpoint, *arguments)
+    return on_cpu("fairseq-generate", data, *words, **options)
 
 
 def run(
-    command: str, *arguments: Argument, cwd: Path | None = None, stdin: str = "", ok: bool = True
+    command: str,
+    *arguments: Argument,
+    cwd: Path | None = None,
+    stdin: str = "",
+    ok: bool = True,
+    kill_when: Path | None = None,
 ) -> Finished:
-    """Run a console command in a fork; unless `ok` is false it must succeed."""
+    """Run a console command in a fork.
+
+    Args:
+        command: name of the command, or "python" with `-c PROGRAM`.
+        arguments: the rest of the command line.
+        cwd: where to run it.
+        stdin: what it can read.
+        ok: whether it must succeed.
+        kill_when: kill it, leaving it no time for anything, once this file exists.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
@@ -82,6 +100,10 @@ def run(
         words = [command, *map(str, arguments)]
         process = context.Process(target=_be_the_command, args=(words, paths, cwd or Path.cwd()))
         process.start()
+        while kill_when is not None and process.is_alive():
+            if kill_when.exists():
+                process.kill()
+            time.sleep(0.01)
         process.join()
         assert process.exitcode is not None
         output, errors = (path.read_text() for path in paths[1:])
@@ -120,13 +142,15 @@ def _be_the_command(words: list[str], paths: list[Path], cwd: Path) -> None:
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.chdir(cwd)
     sys.argv = words
-    (entry,) = entry_points(group="console_scripts", name=words[0])
-    if entry.module.startswith("fairseq_cli."):
-        # These set up logging before they import anything, so what imports set up comes too late.
-        logging.root.handlers.clear()
+    # fairseq's commands set up logging before they import anything else that might do so.
+    logging.root.handlers.clear()
     status: object = 1
     try:
-        status = getattr(importlib.import_module(entry.module), entry.attr)()
+        if words[0] == "python":
+            status = exec(words[2], {"__name__": "__main__"})
+        else:
+            (entry,) = entry_points(group="console_scripts", name=words[0])
+            status = entry.load()()
     except SystemExit as ending:
         status = ending.code
     except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from sut_fairseq.modules.attention.interface import Memory
@@ -52,9 +53,13 @@ class DecodingCache:
 
     def reorder(self, new_order: Tensor) -> None:
         """Select sentences (beams), `new_order` `(new_batch,)`, for all steps at once."""
-        if self._keys is not None and self._values is not None:
-            self._keys = self._keys[:, :, :, : self.length].index_select(1, new_order)
-            self._values = self._values[:, :, :, : self.length].index_select(1, new_order)
+        if self._keys is None or self._values is None:
+            return
+        unmoved = torch.arange(self._keys.shape[1], device=new_order.device)
+        if torch.equal(new_order, unmoved):
+            return  # greedy search asks for this at every position
+        self._keys = self._keys.index_select(1, new_order)
+        self._values = self._values.index_select(1, new_order)
         if self.memory is not None:
             mask = self.memory.padding_mask
             self.memory = Memory(

@@ -1,0 +1,107 @@
+"""The halting unit: allowed thresholds, first prediction, precision."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from sut_fairseq.modules.halting import StickBreakingHalting
+from tests.comparison import normal, randomise
+
+
+@pytest.mark.parametrize("alpha_threshold", [0, -0.1, 1.0001, 2, math.nan])
+def test_thresholds_outside_the_interval_are_refused(alpha_threshold: float) -> None:
+    message = "`alpha_threshold` must be greater than 0, at most 1, but is"
+    with pytest.raises(ValueError, match=message):
+        StickBreakingHalting(4, alpha_threshold=alpha_threshold)
+
+
+@pytest.mark.parametrize("alpha_threshold", [1e-6, 0.5, 1, 1.0])
+def test_thresholds_inside_the_interval_are_taken(alpha_threshold: float) -> None:
+    unit = StickBreakingHalting(4, alpha_threshold=alpha_threshold)
+    assert f"alpha_threshold={alpha_threshold}" in repr(unit)
+
+
+def test_predicts_one_half_before_training() -> None:
+    """a_1 = 1/2, a_2 = 1/4, ...: 0.75 is reached after two predictions, and 0.76 after three."""
+    states = normal(3, 4, dtype=torch.float32)
+    for alpha_threshold, needed in ((0.5, 1), (0.75, 2), (0.76, 3), (0.999, 10)):
+        unit = StickBreakingHalting(4, alpha_threshold=alpha_threshold)
+        state = unit.start(states)
+        assert not unit.halted(state).any()
+        for step in range(1, needed + 1):
+            state = unit.advance(states, state)
+            remaining = torch.full((3,), 0.5**step)
+            torch.testing.assert_close(state.log_remaining.exp(), remaining)
+            assert unit.halted(state).all() == (step == needed)
+            # The same state at every step: its expectation is that state.
+            torch.testing.assert_close(unit.expected(states, state), states)
+
+
+def test_only_the_last_layer_starts_at_zero() -> None:
+    unit = StickBreakingHalting(4, alpha_threshold=0.5)
+    assert not unit.output.weight.any()
+    assert unit.output.bias is None
+    assert unit.hidden.weight.any()
+    unit.advance(normal(3, 4, dtype=torch.float32), unit.start(torch.zeros(3, 4))).log_remaining[
+        0
+    ].backward()
+    assert unit.output.weight.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_remaining_mass_is_kept_in_float32_or_better(dtype: torch.dtype) -> None:
+    unit = randomise(StickBreakingHalting(4, alpha_threshold=0.999)).to(dtype)
+    states = normal(3, 4, dtype=dtype)
+    state = unit.advance(states, unit.start(states))
+    assert state.log_remaining.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert state.accumulated.dtype == dtype
+    assert unit.expected(states, state).dtype == dtype
+
+
+@pytest.mark.parametrize("score", [-1e4, -60.0, 60.0, 1e4])
+def test_extreme_predictions_stay_finite(score: float) -> None:
+    unit = StickBreakingHalting(4, alpha_threshold=1.0)
+    unit.hidden.bias.data.fill_(1.0)
+    unit.hidden.weight.data.zero_()
+    unit.output.weight.data[0] = score
+    states = normal(2, 4, dtype=torch.float32)
+    state = unit.start(states)
+    for _ in range(30):
+        state = unit.advance(states, state)
+    assert state.log_remaining.isfinite().all()
+    assert (unit.halted(state) == (score > 0)).all()
+    (unit.expected(states, state).sum() + state.log_remaining.exp().sum()).backward()
+    for parameter in (states, *unit.parameters()):
+        assert parameter.grad.isfinite().all()
+
+
+def test_small_masses_near_the_threshold_are_told_apart() -> None:
+    """1 - sum of a is kept as a logarithm: after 40 halvings nothing is lost to cancellation."""
+    unit = StickBreakingHalting(4, alpha_threshold=1.0)
+    states = normal(1, 4, dtype=torch.float32)
+    state = unit.start(states)
+    for _ in range(40):
+        state = unit.advance(states, state)
+    assert float(state.log_remaining.detach()) == pytest.approx(-40 * math.log(2), rel=1e-6)
+
+
+def test_dropout_acts_in_training_only() -> None:
+    unit = randomise(StickBreakingHalting(8, alpha_threshold=0.5, dropout=0.5))
+    states = normal(6, 8, dtype=torch.float32)
+    quiet = unit.eval().advance(states, unit.start(states)).log_remaining
+    assert torch.equal(quiet, unit.advance(states, unit.start(states)).log_remaining)
+    assert not torch.equal(quiet, unit.train().advance(states, unit.start(states)).log_remaining)
+
+
+def test_selecting_keeps_what_belongs_to_a_token() -> None:
+    unit = randomise(StickBreakingHalting(4, alpha_threshold=0.9))
+    states = normal(5, 4, dtype=torch.float32)
+    state = unit.advance(states, unit.start(states))
+    chosen = torch.tensor([0, 3])
+    onward = unit.advance(states[chosen], state.select(chosen))
+    everyone = unit.advance(states, state)
+    torch.testing.assert_close(onward.log_remaining, everyone.log_remaining[chosen])
+    torch.testing.assert_close(onward.accumulated, everyone.accumulated[chosen])
