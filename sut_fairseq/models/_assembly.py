@@ -87,12 +87,10 @@ def build_stack(options: Any, name: Literal["encoder", "decoder"]) -> Stack:
     side = _Side.of(options, name)
     decodes = name == "decoder"
     # Checked here as well as where it is used: with both stacks' halting off nothing would see it.
-    check(
-        0 < options.alpha_threshold <= 1,
-        "alpha_threshold",
-        "greater than 0, at most 1",
-        options.alpha_threshold,
-    )
+    threshold = options.alpha_threshold
+    _check_number("alpha_threshold", "a number", threshold, (int, float))
+    check(0 < threshold <= 1, "alpha_threshold", "greater than 0, at most 1", threshold)
+    _check_number(f"{name}_layers", "a whole number", side.num_steps, (int,))
     check(side.num_steps >= 1, f"{name}_layers", "at least 1", side.num_steps)
     check_choice(f"{name}_halting", side.halting, _HALTING)
     block = TransformerBlock(
@@ -110,6 +108,11 @@ def build_stack(options: Any, name: Literal["encoder", "decoder"]) -> Stack:
         final_norm=nn.LayerNorm(side.embed_dim) if side.pre_norm else None,
         checkpoint_activations=options.checkpoint_activations,
     )
+
+
+def _check_number(name: str, kind: str, value: object, types: tuple[type, ...]) -> None:
+    """Refuse what only `--model-overrides` can give, where fairseq checks no types: '0.8', True."""
+    check(isinstance(value, types) and not isinstance(value, bool), name, kind, repr(value))
 
 
 def _attention(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from importlib.util import find_spec
 from typing import Any
 
+import torch
 from fairseq.models import register_model_architecture
 
 # Imported so that the model that the architectures belong to is registered first.
@@ -102,9 +104,28 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 
 
+def _refuse_half_precision_without_device(arguments: Namespace) -> None:
+    """Say in a sentence what otherwise ends in a crash deep inside of fairseq's trainer.
+
+    Only for a command line that is being read. Once fairseq has made a configuration of it (`_name`
+    is set then) it may come from a checkpoint, which was perhaps trained on another machine.
+    """
+    if hasattr(arguments, "_name"):
+        return
+    without_gpu = getattr(arguments, "cpu", False) or not torch.cuda.is_available()
+    if getattr(arguments, "fp16", False) and without_gpu:
+        raise ValueError("--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.")
+    if getattr(arguments, "bf16", False) and find_spec("torch_xla") is None:
+        raise ValueError(
+            "--bf16 makes fairseq look for a TPU through torch_xla, which is not installed: drop "
+            "--bf16; with a GPU, use --amp or --fp16 instead."
+        )
+
+
 def _register(name: str, options: dict[str, Any]) -> None:
     @register_model_architecture("universal_transformer", name)
     def fill_in(arguments: Namespace) -> None:
+        _refuse_half_precision_without_device(arguments)
         for option, value in options.items():
             if not hasattr(arguments, option):
                 setattr(arguments, option, value)

@@ -284,6 +284,6 @@ def _check_precision(parameter: Tensor) -> None:
     """fairseq's --fp16 and --bf16 convert the parameters, which the CPU does not fully support."""
     if parameter.device.type == "cpu" and parameter.dtype in (torch.float16, torch.bfloat16):
         raise ValueError(
-            f"the model is on the CPU with {parameter.dtype} parameters: --fp16 and --bf16 need a "
-            "GPU; drop the flag, or use --amp, which works on a CPU."
+            f"the model is on the CPU with {parameter.dtype} parameters, but --fp16 and --bf16 "
+            "need a GPU: drop the flag, and it runs in float32."
         )

@@ -23,6 +23,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+SIZES = {"train": 40, "valid": 8, "test": 11}  # of the tiny data set in conftest.py
+
 USER_DIR = Path(__file__).resolve().parents[2] / "sut_fairseq"
 
 # What the commands import, not the commands themselves, which set up logging when imported.

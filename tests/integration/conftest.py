@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 import scan
 
-from tests.integration.commands import run
-
-SIZES = {"train": 40, "valid": 8, "test": 11}  # no multiple of fairseq's default batch multiple 8
+from tests.integration.commands import SIZES, run
 
 
 @pytest.fixture(scope="session")

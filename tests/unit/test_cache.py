@@ -74,6 +74,7 @@ def test_reorders_all_steps_with_repeated_and_dropped_sentences() -> None:
 
 def test_reorders_the_memory_of_cross_attention() -> None:
     cache = DecodingCache(NUM_STEPS)
+    decode(cache, [1])
     keys = torch.randn(BATCH, HEADS, 6, DIM)
     mask = torch.arange(6) >= torch.tensor([[6], [3], [5], [1]])
     cache.memory = Memory(keys, -keys, mask)
@@ -82,9 +83,27 @@ def test_reorders_the_memory_of_cross_attention() -> None:
     assert torch.equal(cache.memory.keys, keys[order])
     assert torch.equal(cache.memory.values, -keys[order])
     assert torch.equal(cache.memory.padding_mask, mask[order])
+    assert read(cache, 3).shape[1] == 3
+
+
+def test_reorders_a_memory_without_padding() -> None:
+    cache = DecodingCache(NUM_STEPS)
+    decode(cache, [1])
+    keys = torch.randn(BATCH, HEADS, 6, DIM)
     cache.memory = Memory(keys, -keys)
-    cache.reorder(order)
+    cache.reorder(torch.tensor([1, 0, 1]))
+    assert torch.equal(cache.memory.keys, keys[[1, 0, 1]])
     assert cache.memory.padding_mask is None
+
+
+def test_the_order_as_it_is_changes_nothing() -> None:
+    cache = DecodingCache(NUM_STEPS)
+    written = decode(cache, [3])
+    cache.memory = Memory(torch.randn(BATCH, HEADS, 6, DIM), torch.randn(BATCH, HEADS, 6, DIM))
+    before = cache.memory
+    cache.reorder(torch.arange(BATCH))
+    assert torch.equal(read(cache), written)
+    assert torch.equal(cache.memory.keys, before.keys)
 
 
 def test_an_empty_cache_can_be_reordered() -> None:

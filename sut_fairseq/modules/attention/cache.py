@@ -53,13 +53,12 @@ class DecodingCache:
 
     def reorder(self, new_order: Tensor) -> None:
         """Select sentences (beams), `new_order` `(new_batch,)`, for all steps at once."""
-        if self._keys is None or self._values is None:
-            return
-        unmoved = torch.arange(self._keys.shape[1], device=new_order.device)
-        if torch.equal(new_order, unmoved):
-            return  # greedy search asks for this at every position
-        self._keys = self._keys.index_select(1, new_order)
-        self._values = self._values.index_select(1, new_order)
+        if self._keys is not None and self._values is not None:
+            unmoved = torch.arange(self._keys.shape[1], device=new_order.device)
+            if torch.equal(new_order, unmoved):
+                return  # greedy search asks for this at every position
+            self._keys = self._keys.index_select(1, new_order)
+            self._values = self._values.index_select(1, new_order)
         if self.memory is not None:
             mask = self.memory.padding_mask
             self.memory = Memory(

@@ -1,0 +1,174 @@
+"""Incremental decoding computes what the full forward pass computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model
+
+THRESHOLDS = (0.999, 0.5, 0.1)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
+POSITIONS = {
+    "window": dict(attention_positions="window", no_token_positional_embeddings=True),
+    "buckets": dict(attention_positions="buckets", no_token_positional_embeddings=True),
+    "absolute": dict(attention_positions="none"),
+    "window and absolute": dict(attention_positions="window"),
+}
+KINDS = {"dense": {}, "mixture": MIXTURE}
+
+
+def decode(
+    model: UniversalTransformerModel,
+    encoder_out: dict[str, Any],
+    tokens: Tensor,
+    chunks: tuple[int, ...] = (),
+) -> tuple[Tensor, int]:
+    """Scores of all columns, fed in chunks (one by one unless given), and the steps run."""
+    state: dict[str, Any] = {}
+    scores, end, steps_run = [], 0, 0
+    for num_new in chunks or (1,) * tokens.shape[1]:
+        end += num_new
+        new, extra = model.decoder(tokens[:, :end], encoder_out, incremental_state=state)
+        assert new.shape[1] == num_new
+        scores.append(new)
+        if "decoder" in extra["halting"]:
+            steps_run += int(extra["halting"]["decoder"].steps_run)
+    return torch.cat(scores, dim=1), steps_run
+
+
+@torch.no_grad()
+def assert_incremental_equals_full(
+    model: UniversalTransformerModel,
+    inputs: dict[str, Tensor],
+    tolerance: float,
+    chunks: tuple[int, ...] = (),
+) -> None:
+    tokens = inputs["prev_output_tokens"]
+    full, extra = model(**inputs)
+    encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    ours, steps_run = decode(model, encoder_out, tokens, chunks)
+    real = ~padding(tokens)
+    torch.testing.assert_close(ours[real], full[real], rtol=tolerance, atol=tolerance)
+    if "decoder" in extra["halting"]:
+        assert steps_run == int(extra["halting"]["decoder"].steps_run)
+
+
+@pytest.mark.parametrize("positions", POSITIONS.values(), ids=POSITIONS)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_one_token_at_a_time(kind: dict[str, Any], positions: dict[str, Any]) -> None:
+    model = small_model(**kind, **positions, **HALTING)
+    skipped = []
+    for alpha_threshold in THRESHOLDS:
+        lower_threshold(model, alpha_threshold)
+        assert_incremental_equals_full(model, batch(), 1e-10)
+        with torch.no_grad():
+            halting = model(**batch())[1]["halting"]["decoder"]
+        skipped.append(1 - float(halting.steps_run / halting.steps_possible))
+    assert skipped == sorted(skipped) and skipped[0] < skipped[-1], "thresholds that matter"
+    assert 0 < skipped[-1] < 0.75, "neither nothing skipped nor all but the first step"
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("halting", [{}, HALTING], ids=["fixed depth", "halting"])
+def test_norms_and_fixed_depth(halting: dict[str, Any], pre_norm: bool) -> None:
+    model = small_model(
+        **MIXTURE, **halting, encoder_normalize_before=pre_norm, decoder_normalize_before=pre_norm
+    )
+    assert_incremental_equals_full(model, batch(), 1e-10)
+
+
+@pytest.mark.parametrize("chunks", [(7,), (2, 5), (3, 1, 3)])
+def test_several_tokens_at_a_time(chunks: tuple[int, ...]) -> None:
+    model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.5)
+    assert_incremental_equals_full(model, batch(), 1e-10, chunks)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("alpha_threshold", THRESHOLDS)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_in_float32(kind: dict[str, Any], alpha_threshold: float, device: str) -> None:
+    """The precision that people decode in."""
+    model = small_model(**kind, **HALTING, alpha_threshold=alpha_threshold, dtype=torch.float32).to(
+        device
+    )
+    inputs = {name: values.to(device) for name, values in batch().items()}
+    assert_incremental_equals_full(model, inputs, 1e-5)
+
+
+def test_longer_than_the_cache_first_holds() -> None:
+    model = small_model(**HALTING, alpha_threshold=0.5)
+    assert_incremental_equals_full(model, batch((3, 5), (40, 35)), 1e-10)
+
+
+@pytest.mark.parametrize("positions", POSITIONS.values(), ids=POSITIONS)
+@pytest.mark.parametrize("alpha_threshold", THRESHOLDS)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@torch.no_grad()
+def test_under_beam_reordering(
+    kind: dict[str, Any], alpha_threshold: float, positions: dict[str, Any]
+) -> None:
+    """Beams are repeated, swapped and dropped between positions, as beam search does.
+
+    After each position the scores must be those of a full pass over the prefixes that are left.
+    """
+    model = small_model(**kind, **positions, **HALTING, alpha_threshold=alpha_threshold)
+    inputs = batch(target_lengths=(9, 9, 9))
+    encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    sources = inputs["src_tokens"]
+    tokens = inputs["prev_output_tokens"]
+    orders = {
+        1: [0, 0, 1, 1, 2, 2],  # every sentence becomes two beams
+        2: [1, 0, 3, 3, 5, 4],
+        3: [0, 0, 2, 3, 4, 5],
+        5: [2, 3, 4, 5],  # the first sentence is finished
+        6: [3, 2, 0, 0],
+        8: [1],
+    }
+    state: dict[str, Any] = {}
+    generator = torch.Generator().manual_seed(3)
+    for column in range(9):
+        if column in orders:
+            order = torch.tensor(orders[column])
+            model.decoder.reorder_incremental_state(state, order)
+            encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+            sources, tokens = sources[order], tokens[order]
+            # From here on the copies of a beam go on differently.
+            tokens[:, column:] = torch.randint(4, 11, (len(order), 9 - column), generator=generator)
+        scores, _ = model.decoder(tokens[:, : column + 1], encoder_out, incremental_state=state)
+        fresh = model.encoder(sources, sources.ne(1).sum(1))
+        full, _ = model.decoder(tokens[:, : column + 1], fresh)
+        torch.testing.assert_close(scores[:, -1], full[:, -1], rtol=1e-10, atol=1e-10)
+
+
+def test_reordering_keeps_what_belongs_to_the_batch() -> None:
+    model = small_model(**MIXTURE, **HALTING)
+    inputs = batch()
+    encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    reordered = model.encoder.reorder_encoder_out(encoder_out, torch.tensor([2, 2, 0]))
+    assert reordered.keys() == encoder_out.keys()
+    assert reordered["routing"] is encoder_out["routing"]
+    states, mask = reordered["encoder_out"][0], reordered["encoder_padding_mask"][0]
+    assert torch.equal(states, encoder_out["encoder_out"][0][:, [2, 2, 0]])
+    assert torch.equal(mask, encoder_out["encoder_padding_mask"][0][[2, 2, 0]])
+
+
+@torch.no_grad()
+def test_two_decoders_share_one_incremental_state() -> None:
+    """An ensemble: fairseq may hand the same dictionary to several models."""
+    models = [small_model(**HALTING, seed=seed) for seed in (1, 2)]
+    inputs = batch()
+    tokens = inputs["prev_output_tokens"]
+    encoder_outs = [m.encoder(inputs["src_tokens"], inputs["src_lengths"]) for m in models]
+    shared: dict[str, Any] = {}
+    together = [
+        [m.decoder(tokens[:, :end], out, incremental_state=shared)[0] for end in (1, 2)]
+        for m, out in zip(models, encoder_outs)
+    ]
+    for model, out, scores in zip(models, encoder_outs, together):
+        alone, _ = decode(model, out, tokens[:, :2])
+        assert torch.equal(torch.cat(scores, dim=1), alone)

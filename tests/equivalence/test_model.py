@@ -1,0 +1,270 @@
+"""What must not change the fairseq model's results, and what training may rely on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sut_fairseq import losses
+from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model, task
+
+KINDS = {"dense": {}, "mixture": MIXTURE}
+
+
+def criterion(**weights: float) -> CrossEntropyWithAuxiliaryCriterion:
+    return CrossEntropyWithAuxiliaryCriterion(
+        task(), sentence_avg=False, label_smoothing=0.1, **weights
+    )
+
+
+def sample_of(inputs: dict[str, Tensor]) -> dict[str, Any]:
+    target = inputs["prev_output_tokens"].roll(-1, dims=1)
+    return {"net_input": inputs, "target": target, "ntokens": int((~padding(target)).sum())}
+
+
+@pytest.mark.parametrize("alpha_threshold", [0.999, 0.5, 0.1])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@torch.no_grad()
+def test_a_sentence_alone_and_in_any_batch(kind: dict[str, Any], alpha_threshold: float) -> None:
+    model = small_model(**kind, **HALTING, alpha_threshold=alpha_threshold)
+    source_lengths, target_lengths = (6, 2, 4, 1), (3, 7, 5, 7)
+    inputs = batch(source_lengths, target_lengths)
+    together, extra = model(**inputs)
+    steps_run = {"encoder": 0, "decoder": 0}
+    for row, (source_length, target_length) in enumerate(zip(source_lengths, target_lengths)):
+        alone, own = model(
+            inputs["src_tokens"][row : row + 1, -source_length:],
+            torch.tensor([source_length]),
+            inputs["prev_output_tokens"][row : row + 1, :target_length],
+        )
+        torch.testing.assert_close(alone[0], together[row, :target_length], rtol=1e-10, atol=1e-10)
+        for side in steps_run:
+            steps_run[side] += int(own["halting"][side].steps_run)
+    assert steps_run == {side: int(extra["halting"][side].steps_run) for side in steps_run}
+    # Batch-mates in another order, and more padding than needed.
+    order = torch.tensor([2, 0, 3])
+    source = torch.nn.functional.pad(inputs["src_tokens"][order], (3, 0), value=1)
+    target = torch.nn.functional.pad(inputs["prev_output_tokens"][order], (0, 2), value=1)
+    again, _ = model(source, torch.tensor([4, 6, 1]), target)
+    real = ~padding(target)
+    torch.testing.assert_close(again[real], together[order][real[:, :7]], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@torch.no_grad()
+def test_garbage_in_padding(kind: dict[str, Any]) -> None:
+    """Whatever padding is embedded as, and whatever the encoder has left in its place."""
+    model = small_model(**kind, **HALTING, alpha_threshold=0.5)
+    inputs = batch()
+    real = ~padding(inputs["prev_output_tokens"])
+    clean, extra = model(**inputs)
+    for side in (model.encoder, model.decoder):
+        side.embedding.tokens.weight[1] = torch.nan
+    encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    hidden = padding(inputs["src_tokens"]).T.unsqueeze(-1)
+    encoder_out["encoder_out"] = [encoder_out["encoder_out"][0].masked_fill(hidden, torch.inf)]
+    dirty, dirty_extra = model.decoder(inputs["prev_output_tokens"], encoder_out)
+    assert torch.equal(dirty[real], clean[real])
+    assert extra["halting"] == dirty_extra["halting"]
+    for name, sums in extra["routing"].items():
+        assert torch.equal(sums.probability, dirty_extra["routing"][name].probability)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_checkpointed_activations_change_nothing(kind: dict[str, Any], sample: bool) -> None:
+    results = []
+    for checkpoint in (False, True):
+        model = small_model(
+            **kind,
+            **HALTING,
+            alpha_threshold=0.6,
+            checkpoint_activations=checkpoint,
+            dropout=0.2,
+            attention_dropout=0.1,
+            activation_dropout=0.1,
+            router_dropout=0.1,
+            router_sample=sample,
+        ).train()
+        torch.manual_seed(7)
+        scores, extra = model(**batch())
+        terms = criterion().auxiliary_terms(extra)
+        objective = scores.square().mean() + sum(terms.values())
+        objective.backward()
+        gradients = {name: p.grad for name, p in model.named_parameters()}
+        results.append((scores, terms, extra["halting"], gradients))
+        assert (extra["halting"]["encoder"].steps_run < 12 * 4).item()
+    plain, checkpointed = results
+    assert torch.equal(plain[0], checkpointed[0])
+    assert plain[1] == checkpointed[1] and plain[2] == checkpointed[2]
+    assert plain[3].keys() == checkpointed[3].keys()
+    for name, gradient in plain[3].items():
+        torch.testing.assert_close(
+            gradient, checkpointed[3][name], rtol=1e-12, atol=1e-14, msg=lambda _, n=name: n
+        )
+
+
+def test_checkpointing_recomputes_each_step() -> None:
+    """Without this the test above would pass for a flag that does nothing."""
+    calls = {}
+    for checkpoint in (False, True):
+        model = small_model(checkpoint_activations=checkpoint).train()
+        count = []
+        block = model.encoder.stack.block
+        block.feed_forward_norm.register_forward_hook(lambda *_, count=count: count.append(1))
+        model(**batch())[0].sum().backward()
+        calls[checkpoint] = len(count)
+    assert calls == {False: 4, True: 8}
+
+
+@pytest.mark.parametrize("sharing", ["none", "decoder", "all"])
+def test_no_parameter_is_registered_twice(sharing: str) -> None:
+    model = small_model(
+        **MIXTURE,
+        **HALTING,
+        joined=sharing == "all",
+        share_all_embeddings=sharing == "all",
+        share_decoder_input_output_embed=sharing == "decoder",
+    )
+    places: dict[tuple[int, int], list[str]] = {}
+    for name, values in model.state_dict().items():
+        key = (values.data_ptr(), values.numel())
+        places.setdefault(key, []).append(name)
+    tied = sorted(sorted(names) for names in places.values() if len(names) > 1)
+    projection, target = "decoder.output_projection.weight", "decoder.embedding.tokens.weight"
+    assert (
+        tied
+        == {
+            "none": [],
+            "decoder": [[target, projection]],
+            "all": [[target, projection, "encoder.embedding.tokens.weight"]],
+        }[sharing]
+    )
+
+
+def snapshot(model: UniversalTransformerModel) -> dict[str, Any]:
+    """All attributes of all modules; tensors by identity and content."""
+
+    def frozen(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return (id(value), value.detach().clone().numpy().tobytes())
+        if isinstance(value, dict):
+            return {key: frozen(item) for key, item in value.items()}
+        return value if isinstance(value, (int, float, str, bool, type(None))) else id(value)
+
+    return {
+        f"{name}.{key}": frozen(value)
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+    }
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_forward_pass_leaves_no_state(training: bool) -> None:
+    model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.5, dropout=0.1).train(training)
+    before = snapshot(model)
+    inputs = batch()
+    model(**inputs)
+    if not training:
+        with torch.no_grad():
+            encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+            state: dict[str, Any] = {}
+            for end in (1, 2, 3):
+                model.decoder(
+                    inputs["prev_output_tokens"][:, :end], encoder_out, incremental_state=state
+                )
+                model.decoder.reorder_incremental_state(state, torch.tensor([1, 0, 2]))
+    assert snapshot(model) == before
+
+
+@pytest.mark.parametrize("sides", [(), ("encoder",), ("decoder",), ("encoder", "decoder")])
+@pytest.mark.parametrize("layers", [(3, 5), (5, 2)])
+def test_sides_are_independent(layers: tuple[int, int], sides: tuple[str, ...]) -> None:
+    halting = {f"{side}_halting": "stick-breaking" for side in sides}
+    model = small_model(
+        **MIXTURE,
+        **halting,
+        encoder_layers=layers[0],
+        decoder_layers=layers[1],
+        decoder_embed_dim=12,
+    ).train()
+    scores, extra = model(**batch())
+    assert set(extra["halting"]) == set(sides)
+    num_tokens = {"encoder": 12, "decoder": 15}
+    for side, num_steps in zip(("encoder", "decoder"), layers):
+        calls = extra["routing"][f"{side}.feed_forward"].weight
+        if side in sides:
+            sums = extra["halting"][side]
+            assert int(sums.tokens) == num_tokens[side]
+            assert int(sums.steps_possible) == num_tokens[side] * num_steps
+            assert 1 <= float(losses.expected_depth(sums).detach()) <= num_steps
+            assert 0 < float(calls) < num_tokens[side] * num_steps
+        else:
+            assert int(calls) == num_tokens[side] * num_steps
+    scores.sum().backward()
+
+
+@torch.no_grad()
+def test_more_steps_than_in_training() -> None:
+    trained = small_model(**MIXTURE, **HALTING, alpha_threshold=0.1, encoder_layers=3)
+    deeper = small_model(**MIXTURE, **HALTING, alpha_threshold=0.1, encoder_layers=9, seed=5)
+    deeper.load_state_dict(trained.state_dict())
+    shallow, deep = (m(**batch()) for m in (trained, deeper))
+    runs = [float(x[1]["halting"]["encoder"].steps_run) for x in (shallow, deep)]
+    assert runs[0] < runs[1] < 9 * 12
+    assert not torch.allclose(shallow[0], deep[0])
+
+
+@torch.no_grad()
+def test_a_lower_threshold_skips_more() -> None:
+    model = small_model(**MIXTURE, **HALTING)
+    shares = []
+    for alpha_threshold in (1.0, 0.9, 0.5, 0.1):
+        lower_threshold(model, alpha_threshold)
+        shares.append(float(losses.skipped_share(model(**batch())[1]["halting"]["decoder"])))
+    assert shares == sorted(shares) and shares[0] < shares[-1]
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+@pytest.mark.parametrize("alpha_threshold", [0.999, 0.5, 0.1])
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+def test_every_parameter_gets_a_gradient(weight: float, alpha_threshold: float, top_k: int) -> None:
+    """DistributedDataParallel waits for each parameter, whichever experts a batch has used."""
+    model = small_model(
+        **HALTING,
+        **{**MIXTURE, "attention_top_k": top_k, "ffn_top_k": top_k},
+        alpha_threshold=alpha_threshold,
+    ).train()
+    objective = criterion(mutual_information_weight=weight, expected_depth_weight=weight)
+    loss, _, _ = objective(model, sample_of(batch((2, 1), (2, 1))))
+    loss.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize(
+    "option", ["dropout", "attention_dropout", "activation_dropout", "router_dropout"]
+)
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_each_dropout_acts_on_both_sides_in_training_only(
+    kind: dict[str, Any], option: str
+) -> None:
+    if option == "router_dropout" and kind is not MIXTURE:
+        kind = dict(MIXTURE, ffn_experts=1, ffn_top_k=1)
+    model = small_model(**kind, **{option: 0.5})
+    inputs = batch()
+
+    def encoded() -> Tensor:
+        return model.encoder(inputs["src_tokens"], inputs["src_lengths"])["encoder_out"][0]
+
+    quiet_states, (quiet, _) = encoded(), model(**inputs)
+    assert torch.equal(quiet, model(**inputs)[0])
+    model.encoder.train()
+    assert not torch.equal(encoded(), quiet_states)
+    model.encoder.eval()
+    model.decoder.train()
+    assert not torch.equal(model(**inputs)[0], quiet)

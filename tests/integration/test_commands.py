@@ -1,0 +1,238 @@
+"""Train, resume, validate and generate through fairseq's commands, for every architecture."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sut_fairseq.models.architectures import ARCHITECTURES
+from tests.integration.commands import SIZES, Finished, generate, on_cpu, run, train
+
+# Ordinary flags that make an architecture small and leave its kinds and expert counts alone.
+SMALL = (
+    "--encoder-embed-dim 32 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2 "
+    "--attention-head-dim 8 --encoder-layers 2 --decoder-layers 3"
+).split()
+TINY = ["--arch", "sut_tiny", *SMALL]
+
+TERMS = ("mutual_information_loss", "load_balance_loss", "load_variation_loss", "router_z_loss")
+ROUTING_METRICS = {*TERMS, "load_cv", "load_entropy", "dead_experts"}
+STACK_METRICS = ("expected_depth", "depth", "skipped")
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small `sut_tiny` after two updates."""
+    folder = tmp_path_factory.mktemp("trained")
+    train(data, folder, *TINY)
+    return folder / "checkpoint_last.pt"
+
+
+def in_effect(finished: Finished) -> str:
+    """What the one model that was built logged about itself."""
+    (line,) = (line for line in finished.stdout.splitlines() if "alpha_threshold: " in line)
+    return line.rpartition(" | ")[2]
+
+
+def logged_about_model(finished: Finished) -> set[str]:
+    """The validation metrics that routing and halting account for."""
+    (line,) = finished.logged("valid")
+    words = ("load_", "experts", "mutual", "router", "depth", "skipped")
+    names = {name.replace("valid_", "", 1) for name in line}
+    return {name for name in names if any(word in name for word in words)}
+
+
+def halting_metrics(*stacks: str) -> set[str]:
+    """The metrics to expect if these stacks halt."""
+    own = {f"{stack}_{metric}" for stack in stacks for metric in STACK_METRICS}
+    return own | {"expected_depth_loss"} if stacks else set()
+
+
+def check_all_scored(finished: Finished, data: Path, folder: Path) -> None:
+    """`sut-exact-match` accepts the output, and it has every sentence."""
+    (folder / "generated.txt").write_text(finished.stdout)
+    scored = run("sut-exact-match", folder / "generated.txt", "--data", data, "--json")
+    assert json.loads(scored.stdout)["scored"] == SIZES["test"]
+
+
+def assert_same(first: Any, second: Any) -> None:
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+def load(checkpoint: Path) -> dict[str, Any]:
+    return torch.load(checkpoint, weights_only=True)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_every_architecture_trains_and_generates(
+    arch: str, data: Path, joined_data: Path, tmp_path: Path
+) -> None:
+    options = ARCHITECTURES[arch]
+    used = joined_data if options.get("share_all_embeddings") else data
+    finished = train(used, tmp_path, "--arch", arch, *SMALL)
+    assert [line["num_updates"] for line in finished.logged("train_inner")] == ["1", "2"]
+    expected = set(ROUTING_METRICS) if options.get("ffn_experts", 1) > 1 else set()
+    if "encoder_halting" in options:
+        expected |= halting_metrics("encoder", "decoder")
+    assert logged_about_model(finished) == expected
+
+    overrides = "{'alpha_threshold': 0.8, 'decoder_layers': 5}"  # and more steps than in training
+    finished = generate(
+        used, tmp_path / "checkpoint_last.pt", "--model-overrides", overrides, cwd=tmp_path
+    )
+    assert in_effect(finished).startswith("steps: encoder 2, decoder 5; halting: ")
+    assert in_effect(finished).endswith("; alpha_threshold: 0.8")
+    check_all_scored(finished, used, tmp_path)
+
+
+@pytest.mark.parametrize("halting", ["encoder", "decoder"])
+def test_halting_on_one_side(halting: str, data: Path, tmp_path: Path) -> None:
+    other = {"encoder": "decoder", "decoder": "encoder"}[halting]
+    sizes = ("--decoder-embed-dim", 24, "--decoder-ffn-embed-dim", 8)
+    finished = train(data, tmp_path, *TINY, f"--{other}-halting", "none", *sizes)
+    assert logged_about_model(finished) == {*ROUTING_METRICS, *halting_metrics(halting)}
+    low = "{'alpha_threshold': 0.1}"
+    finished = generate(data, tmp_path / "checkpoint_last.pt", "--model-overrides", low)
+    assert f"{halting} stick-breaking" in in_effect(finished)
+    assert f"{other} none" in in_effect(finished)
+    check_all_scored(finished, data, tmp_path)
+
+
+def test_resuming_after_a_kill_changes_nothing(data: Path, tmp_path: Path) -> None:
+    """Five updates make an epoch: the kill is in the first one, the end in the second."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    uninterrupted = train(data, whole, *TINY, "--max-update", 7)
+
+    survivor = killed / "checkpoint_1_3.pt"
+    endless = ("--max-update", 10000, "--save-interval-updates", 3, "--no-epoch-checkpoints")
+    stopped = train(data, killed, *TINY, *endless, kill_when=survivor, ok=False)
+    assert stopped.status < 0
+    resumed = train(data, killed, *TINY, "--max-update", 7, "--restore-file", survivor)
+
+    def curve(finished: Finished, name: str) -> list[dict[str, Any]]:
+        times = {"wps", "ups", "wall"}
+        lines = [
+            {key: value for key, value in line.items() if not times & set(key.split("_"))}
+            for line in finished.logged(name)
+        ]
+        return lines
+
+    assert len(curve(uninterrupted, "train_inner")) == 7
+    assert curve(resumed, "train_inner") == curve(uninterrupted, "train_inner")[3:]
+    assert curve(resumed, "train") == curve(uninterrupted, "train")
+    assert curve(resumed, "valid") == curve(uninterrupted, "valid")
+    ends = [load(folder / "checkpoint_last.pt") for folder in (whole, killed)]
+    for part in ("model", "last_optimizer_state"):
+        assert_same(ends[0][part], ends[1][part])
+
+
+def test_activation_checkpointing_changes_nothing(
+    data: Path, trained: Path, tmp_path: Path
+) -> None:
+    train(data, tmp_path, *TINY, "--checkpoint-activations")
+    assert_same(load(tmp_path / "checkpoint_last.pt")["model"], load(trained)["model"])
+
+
+def test_amp_on_the_cpu(data: Path, tmp_path: Path) -> None:
+    finished = train(data, tmp_path, *TINY, "--amp")
+    assert [float(line["loss"]) < 10 for line in finished.logged("train_inner")] == [True, True]
+
+
+def test_validate_with_overrides(data: Path, trained: Path, tmp_path: Path) -> None:
+    """Also with a checkpoint trained with --fp16, on a GPU of course."""
+    state = load(trained)
+    state["cfg"]["model"].fp16, state["cfg"]["model"].cpu = True, False
+    torch.save(state, tmp_path / "half.pt")
+    skipped = {}
+    for threshold in (0.999, 0.3):
+        finished = on_cpu(
+            "fairseq-validate", data, "--task", "translation", "--path", tmp_path / "half.pt",
+            *"--batch-size 8 --log-format json --model-overrides".split(),
+            f"{{'alpha_threshold': {threshold}}}",
+        )  # fmt: skip
+        assert in_effect(finished).endswith(f"; alpha_threshold: {threshold}")
+        (line,) = finished.logged("valid")
+        skipped[threshold] = float(line["valid_decoder_skipped"])
+    assert skipped == {0.999: 0, 0.3: 0.667}  # untrained, half of the probability at each step
+
+
+def test_interactive_reads_standard_input(data: Path, trained: Path) -> None:
+    finished = on_cpu(
+        "fairseq-interactive", data, "--path", trained, "--max-len-b", 8, "--beam", 2,
+        "--model-overrides", "{'alpha_threshold': 0.5}", stdin="run and jump\nlook twice\n",
+    )  # fmt: skip
+    assert in_effect(finished).endswith("; alpha_threshold: 0.5")
+    starts = [line.split("\t")[0] for line in finished.stdout.splitlines()]
+    assert [start for start in starts if start.startswith("H-")] == ["H-0", "H-1"]
+
+
+def test_from_pretrained(data: Path, trained: Path) -> None:
+    program = (
+        "from sut_fairseq.models.universal_transformer import UniversalTransformerModel\n"
+        f"hub = UniversalTransformerModel.from_pretrained({str(trained.parent)!r}, {trained.name!r}"
+        f", {str(data)!r}, model_overrides={{'alpha_threshold': 0.5}}, max_len_b=8)\n"
+        "print('answer:', hub.translate('run and jump'))\n"
+    )
+    finished = run("python", "-c", program)
+    assert "answer: " in finished.stdout
+
+
+def test_selecting_by_bleu_resumes_and_generates(data: Path, tmp_path: Path) -> None:
+    options = (
+        "--eval-bleu --eval-bleu-detok space --best-checkpoint-metric bleu "
+        "--maximize-best-checkpoint-metric --eval-bleu-args"
+    ).split()
+    options.append('{"beam": 1, "max_len_a": 0, "max_len_b": 8}')
+    for updates in (2, 4):
+        finished = train(data, tmp_path, *TINY, *options, "--max-update", updates)
+        (line,) = finished.logged("valid")
+        assert line["valid_num_updates"] == str(updates)
+    assert float(line["valid_best_bleu"]) >= float(line["valid_bleu"])
+    check_all_scored(generate(data, tmp_path / "checkpoint_best.pt"), data, tmp_path)
+
+
+def test_user_dir_of_the_checkout_and_of_the_installation(
+    data: Path, trained: Path, repository: Path, tmp_path: Path
+) -> None:
+    """A relative path, and what the README's shell line makes of the installed package."""
+    options = f"--cpu --batch-size 8 --beam 1 --max-len-b 8 --path {trained}"
+    words = [data, "--user-dir", "sut_fairseq", *options.split()]
+    assert in_effect(run("fairseq-generate", *words, cwd=repository))
+
+    scripts = sysconfig.get_path("scripts")
+    line = f'fairseq-generate {data} --user-dir "$(sut-user-dir)" {options}'
+    finished = subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    assert "alpha_threshold: 0.999" in finished.stdout
+
+
+def test_hydra_example(data: Path, repository: Path, tmp_path: Path) -> None:
+    finished = run(
+        "fairseq-hydra-train", "--config-dir", repository / "docs",
+        "--config-name", "hydra_example",
+        f"task.data={data}", f"common.user_dir={repository / 'sut_fairseq'}",
+        f"checkpoint.save_dir={tmp_path}", f"hydra.run.dir={tmp_path / 'outputs'}",
+        "common.cpu=true", "dataset.num_workers=0", "dataset.max_tokens=80",
+        "optimization.max_update=2", "model.encoder_layers=2",
+    )  # fmt: skip
+    assert "num_updates: 2 >= max_update: 2" in finished.stdout
+    assert "valid_encoder_skipped" in finished.stdout.replace("| valid_", "valid_")
+    finished = generate(
+        data, tmp_path / "checkpoint_last.pt", "--model-overrides", "{'alpha_threshold': 0.8}"
+    )
+    assert in_effect(finished).startswith("steps: encoder 2, decoder 3; ")
+    assert in_effect(finished).endswith("; alpha_threshold: 0.8")
+    check_all_scored(finished, data, tmp_path)
