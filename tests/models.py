@@ -102,3 +102,9 @@ def batch(
 def padding(tokens: Tensor) -> Tensor:
     """True at padding."""
     return tokens.eq(dictionary().pad())
+
+
+def sample_of(inputs: dict[str, Tensor]) -> dict[str, Any]:
+    """A fairseq batch whose target is the decoder's input, one token later."""
+    target = inputs["prev_output_tokens"].roll(-1, dims=1)
+    return {"net_input": inputs, "target": target, "ntokens": int((~padding(target)).sum())}

@@ -31,7 +31,13 @@ from sut_fairseq.modules.halting import StickBreakingHalting
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return run_command("sut-macs", lambda: _main(argv))
+    logger = logging.getLogger("sut_fairseq")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        return run_command("sut-macs", lambda: _main(argv))
+    finally:
+        logger.setLevel(level)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,7 +105,6 @@ def _main(argv: Sequence[str] | None) -> None:
         raise ValueError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
     if arguments.data and not arguments.path:
         raise ValueError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
-    logging.getLogger("sut_fairseq").setLevel(logging.WARNING)
     torch.manual_seed(arguments.seed)
     if arguments.arch:
         model, task = _from_architecture(arguments, model_flags)
@@ -223,7 +228,14 @@ def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqT
     for key in ("source_lang", "target_lang", "alpha_threshold"):
         if getattr(arguments, key) is not None:
             overrides[key] = getattr(arguments, key)
-    ensemble, _, task = checkpoint_utils.load_model_ensemble_and_task([arguments.path], overrides)
+    try:
+        found = checkpoint_utils.load_model_ensemble_and_task([arguments.path], overrides)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"the model's dictionaries are not where they should be (`{error.filename}`): name the "
+            "folder that holds them with --data."
+        ) from error
+    ensemble, _, task = found
     return ensemble[0], task
 
 

@@ -18,25 +18,40 @@ import sysconfig
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+Argument = object  # anything whose `str` is what the user would have typed
+
+
+def words(text: str) -> list[str]:
+    """Arguments without spaces inside, as one would type them."""
+    return text.split()
+
+
 SIZES = {"train": 40, "valid": 8, "test": 11}  # of the tiny data set in conftest.py
 
 USER_DIR = Path(__file__).resolve().parents[2] / "sut_fairseq"
 
+# Ordinary flags that make an architecture small and leave its kinds and expert counts alone.
+SMALL = words(
+    "--encoder-embed-dim 32 --encoder-ffn-embed-dim 16 --encoder-attention-heads 2 "
+    "--attention-head-dim 8 --encoder-layers 2 --decoder-layers 3"
+)
+TINY = ["--arch", "sut_tiny", *SMALL]
+TINY += words("--dropout 0.1 --attention-dropout 0.1 --router-dropout 0.1 --halting-dropout 0.1")
+
 # What the commands import, not the commands themselves, which set up logging when imported.
 _PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "sacrebleu"]
 
-_TRAINING = (
+_TRAINING = words(
     "--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1 --log-format json "
     "--log-interval 1 --criterion cross_entropy_with_auxiliary"
 )
-_GENERATION = "--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8"
-
-Argument = object  # anything whose `str` is what the user would have typed
+_GENERATION = words("--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8")
 
 
 @dataclass(frozen=True)
@@ -66,14 +81,14 @@ def on_cpu(command: str, data: Path, *arguments: Argument, **options: Any) -> Fi
 
 def train(data: Path, save_dir: Path, *arguments: Argument, **options: Any) -> Finished:
     """Train, with a line of metrics for each update; two updates unless told otherwise."""
-    words = (*_TRAINING.split(), "--save-dir", save_dir, *arguments)
-    return on_cpu("fairseq-train", data, *words, **options)
+    fixed = (*_TRAINING, "--save-dir", save_dir)
+    return on_cpu("fairseq-train", data, *fixed, *arguments, **options)
 
 
 def generate(data: Path, checkpoint: Path, *arguments: Argument, **options: Any) -> Finished:
     """Generate the test set, at most 8 words for each sentence."""
-    words = (*_GENERATION.split(), "--path", checkpoint, *arguments)
-    return on_cpu("fairseq-generate", data, *words, **options)
+    fixed = (*_GENERATION, "--path", checkpoint)
+    return on_cpu("fairseq-generate", data, *fixed, *arguments, **options)
 
 
 def run(
@@ -99,8 +114,8 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
         paths[0].write_text(stdin)
-        words = [command, *map(str, arguments)]
-        process = context.Process(target=_be_the_command, args=(words, paths, cwd or Path.cwd()))
+        line = [command, *map(str, arguments)]
+        process = context.Process(target=_be_the_command, args=(line, paths, cwd or Path.cwd()))
         process.start()
         while kill_when is not None and process.is_alive():
             if kill_when.exists():
@@ -132,8 +147,8 @@ def _checked(finished: Finished, ok: bool) -> Finished:
     return finished
 
 
-def _be_the_command(words: list[str], paths: list[Path], cwd: Path) -> None:
-    """Turn this process into a run of the command, with `words` as its `sys.argv`."""
+def _be_the_command(line: list[str], paths: list[Path], cwd: Path) -> None:
+    """Turn this process into a run of the command, with `line` as its `sys.argv`."""
     import torch
 
     torch.set_num_threads(1)
@@ -143,16 +158,13 @@ def _be_the_command(words: list[str], paths: list[Path], cwd: Path) -> None:
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.chdir(cwd)
-    sys.argv = words
-    # fairseq's commands set up logging before they import anything else that might do so.
-    logging.root.handlers.clear()
+    sys.argv = line
     status: object = 1
     try:
-        if words[0] == "python":
-            status = exec(words[2], {"__name__": "__main__"})
+        if line[0] == "python":
+            status = exec(line[2], {"__name__": "__main__"})
         else:
-            (entry,) = entry_points(group="console_scripts", name=words[0])
-            status = entry.load()()
+            status = _entry_point(line[0])()
     except SystemExit as ending:
         status = ending.code
     except BaseException:
@@ -160,5 +172,19 @@ def _be_the_command(words: list[str], paths: list[Path], cwd: Path) -> None:
     if isinstance(status, str):
         print(status, file=sys.stderr)
     sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status if isinstance(status, int) else int(status is not None))
+    sys.exit(status if isinstance(status, int) else int(status is not None))
+
+
+def _entry_point(command: str) -> Callable[[], object]:
+    """Import a command with the same logging as if everything were imported only now.
+
+    Most of fairseq's commands set up logging before they import the rest of fairseq, parts of which
+    set it up too; only the first to do so has an effect.
+    """
+    (entry,) = entry_points(group="console_scripts", name=command)
+    by_imports = logging.root.handlers.copy()
+    logging.root.handlers.clear()
+    main: Callable[[], object] = entry.load()
+    if not logging.root.handlers:
+        logging.root.handlers.extend(by_imports)
+    return main

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import scan
 
-from tests.integration.commands import SIZES, run
+from tests.integration.commands import SIZES, TINY, run, train
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,14 @@ def data(text: Path) -> Path:
 def joined_data(text: Path) -> Path:
     """The pairs binarised with one dictionary for both sides."""
     return _binarise(text, text / "joined", "--joined-dictionary")
+
+
+@pytest.fixture(scope="session")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a small `sut_tiny` after two updates on `data`."""
+    folder = tmp_path_factory.mktemp("trained")
+    train(data, folder, *TINY)
+    return folder / "checkpoint_last.pt"
 
 
 def _binarise(text: Path, out: Path, *arguments: str) -> Path:

@@ -1,0 +1,175 @@
+"""What a user can get wrong: a status that is not 0, and the reason as the last line.
+
+Above it fairseq's commands print a Python traceback, which a plugin cannot prevent. Wrong text
+files are in `test_data_prep`, wrong options of our own commands in the tests of each.
+"""
+
+from __future__ import annotations
+
+import fractions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.integration.commands import TINY, Finished, generate, run, run_installed, train, words
+
+STOCK = words(
+    "--arch transformer --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 8 "
+    "--decoder-embed-dim 8 --encoder-ffn-embed-dim 8 --encoder-attention-heads 1 "
+    "--decoder-attention-heads 1"
+)
+THRESHOLD = "`alpha_threshold` must be greater than 0, at most 1, but is {} instead."
+TOP_K = "`attention_top_k` must be between 1 and `attention_experts` (4), but is 9 instead."
+
+
+def assert_refused(finished: Finished, sentence: str) -> None:
+    """The last line is the sentence, behind the name of an exception or a command."""
+    assert finished.status != 0
+    assert finished.last_line.partition(": ")[2] == sentence
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ("--attention-top-k 9", TOP_K),
+        ("--ffn-top-k 0", "`ffn_top_k` must be between 1 and `ffn_experts` (4), but is 0 instead."),
+        ("--alpha-threshold 0", THRESHOLD.format("0.0")),
+        ("--alpha-threshold 1.5", THRESHOLD.format("1.5")),
+        ("--encoder-layers 0", "`encoder_layers` must be at least 1, but is 0 instead."),
+        (
+            "--arch universal_transformer --encoder-embed-dim 30 --encoder-attention-heads 4",
+            "`encoder_embed_dim` must be a multiple of `encoder_attention_heads` (4) unless "
+            "`attention_head_dim` is given, but is 30 instead.",
+        ),
+        (
+            "--share-all-embeddings",
+            "`share_all_embeddings` needs one dictionary for both languages, but the data has two: "
+            "preprocess with --joined-dictionary, or drop --share-all-embeddings.",
+        ),
+        ("--fp16", "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16."),
+        (
+            "--bf16",
+            "--bf16 makes fairseq look for a TPU through torch_xla, which is not installed: drop "
+            "--bf16; with a GPU, use --amp or --fp16 instead.",
+        ),
+    ],
+)
+def test_options_of_a_model(flags: str, sentence: str, data: Path, tmp_path: Path) -> None:
+    arch = ["--arch", "sut_tiny"]
+    assert_refused(train(data, tmp_path / "run", *arch, *words(flags), ok=False), sentence)
+
+
+def test_the_installed_command_says_the_same(data: Path, repository: Path, tmp_path: Path) -> None:
+    options = "--user-dir sut_fairseq --arch sut_tiny --attention-top-k 9 --cpu --batch-size 8"
+    where = ("--save-dir", tmp_path / "run")
+    finished = run_installed(
+        "fairseq-train", data, *words(options), *where, cwd=repository, ok=False
+    )
+    assert finished.status == 1
+    assert finished.last_line == f"ValueError: {TOP_K}"
+
+
+def test_unknown_kind(data: Path, tmp_path: Path) -> None:
+    kind = ("--attention-positions", "sideways")
+    finished = train(data, tmp_path, "--arch", "sut_tiny", *kind, ok=False)
+    assert finished.status == 2
+    for part in ("argument --attention-positions", "'sideways' (choose from", "none", "buckets"):
+        assert part in finished.last_line
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ({"alpha_threshold": 0}, THRESHOLD.format("0")),
+        ({"alpha_threshold": 1.5}, THRESHOLD.format("1.5")),
+        ({"alpha_threshold": "0.8"}, "`alpha_threshold` must be a number, but is '0.8' instead."),
+        (
+            {"decoder_layers": 2.5},
+            "`decoder_layers` must be a whole number, but is 2.5 instead.",
+        ),
+        ({"attention_top_k": 9}, TOP_K),
+        (
+            {"activation_fn": "step"},
+            "`activation_fn` must be one of relu, gelu, gelu_fast, gelu_accurate, tanh, linear, "
+            "but is step instead.",
+        ),
+        (
+            {"encoder_halting": "never"},
+            "`encoder_halting` must be one of none, stick-breaking, but is never instead.",
+        ),
+        (
+            {"attention_positions": "sideways"},
+            "`attention_positions` must be one of none, window, buckets, but is sideways instead.",
+        ),
+    ],
+    ids=str,
+)
+def test_overrides(override: dict[str, Any], sentence: str, data: Path, trained: Path) -> None:
+    assert_refused(generate(data, trained, "--model-overrides", override, ok=False), sentence)
+
+
+def test_half_precision_in_generation(data: Path, trained: Path) -> None:
+    assert_refused(
+        generate(data, trained, "--fp16", ok=False),
+        "the model is on the CPU with torch.float16 parameters, but --fp16 and --bf16 need a GPU: "
+        "drop the flag, and it runs in float32.",
+    )
+
+
+def test_too_long_sentence(data: Path, trained: Path) -> None:
+    finished = generate(data, trained, "--model-overrides", "{'max_source_positions': 5}", ok=False)
+    assert finished.status == 1
+    assert finished.last_line.startswith("Exception: Size of sample #")
+    assert "is invalid" in finished.last_line and "max_positions=(5, 1024)" in finished.last_line
+
+
+def test_checkpoint_of_another_architecture(data: Path, tmp_path: Path) -> None:
+    train(data, tmp_path, *STOCK)
+    assert_refused(
+        train(data, tmp_path, *TINY, "--max-update", 4, ok=False),
+        f"Cannot load model parameters from checkpoint {tmp_path / 'checkpoint_last.pt'}; please "
+        "ensure that the architectures match.",
+    )
+
+
+def damaged(trained: Path, path: Path, damage: str) -> Path:
+    """A file that is not a whole checkpoint."""
+    if damage == "truncated":
+        path.write_bytes(trained.read_bytes()[:-5000])
+    elif damage == "text":
+        path.write_text("no checkpoint\n")
+    elif damage == "foreign class":
+        state = torch.load(trained, weights_only=True)
+        torch.save({**state, "extra_state": {"smuggled": fractions.Fraction(1, 2)}}, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("damage", "fairseq_says", "we_say"),
+    [
+        ("absent", "OSError: Model file not found: ", "There is no checkpoint "),
+        ("truncated", "your checkpoint file is corrupted", "` is truncated ("),
+        ("text", "", "` is not a fairseq checkpoint, or it is damaged; give a file written by"),
+        ("foreign class", "", "the class `fractions.Fraction`, which is refused because loading"),
+    ],
+)
+def test_damaged_checkpoint(
+    damage: str, fairseq_says: str, we_say: str, data: Path, trained: Path, tmp_path: Path
+) -> None:
+    """Only our own commands can be clear about the last two; fairseq at least stops."""
+    path = damaged(trained, tmp_path / "checkpoint.pt", damage)
+    finished = generate(data, path, ok=False)
+    assert finished.status == 1
+    assert fairseq_says in finished.last_line
+    assert "H-0" not in finished.stdout
+    if damage == "foreign class":
+        assert "Unsupported global: GLOBAL fractions.Fraction" in finished.stderr
+
+    for command in (["sut-macs", "--path"], ["sut-average", "--output", tmp_path / "mean.pt"]):
+        finished = run(*command, path, *([path] if command[0] == "sut-average" else []), ok=False)
+        assert finished.status == 2
+        assert finished.stdout == ""
+        assert we_say in finished.stderr
+        assert len(finished.stderr.splitlines()) == 1

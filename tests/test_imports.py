@@ -1,0 +1,159 @@
+"""Who may import whom: the package's layers, read from its source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "sut_fairseq"
+ROOT = Path(__file__).resolve().parents[1] / PACKAGE
+
+# Each room and the rooms it may import from, besides itself.
+ALLOWED = {
+    "statistics": set(),
+    "losses": {"statistics"},
+    "metrics": {"statistics"},
+    "modules": {"statistics"},
+    "models": {"modules", "statistics"},
+    "criterions": {"losses", "metrics", "statistics"},
+    "tasks": {"metrics", "statistics"},
+    # May use everything. Of the two, commands may show an analysis; nothing else uses either.
+    "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
+    "cli": {
+        *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
+        "analysis",
+    },
+    # The package itself registers what fairseq looks up by name.
+    "": {"criterions", "models", "tasks"},
+}
+MAY_USE_FAIRSEQ = {"models", "criterions", "tasks", "metrics", "analysis", "cli"}
+
+
+def name_of(path: Path, root: Path) -> str:
+    """Dotted name of a module, relative to the package; "" for the package itself."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[0]
+
+
+def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+    """Absolute dotted names that a module imports anywhere, inside functions too.
+
+    `from a import b` gives both a and a.b, since b may be a module or not.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                here = [PACKAGE, *filter(None, module.split("."))]
+                up = node.level - is_package
+                base = ".".join([*here[: len(here) - up], *filter(None, [base])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def read(root: Path) -> dict[str, set[str]]:
+    """All imports of each module of a package."""
+    return {
+        name_of(path, root): set(
+            imported(ast.parse(path.read_text()), name_of(path, root), path.stem == "__init__")
+        )
+        for path in sorted(root.rglob("*.py"))
+    }
+
+
+def inside(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Imports of modules of the package itself, by their relative names."""
+    result: dict[str, set[str]] = {}
+    for module, names in imports.items():
+        own = {name[len(PACKAGE) + 1 :] for name in names if f"{name}.".startswith(f"{PACKAGE}.")}
+        result[module] = {name for name in own if name in imports}
+        if result[module] - {""}:
+            # `from package import module` is an import of the module, not of what is around it.
+            result[module].discard("")
+    return result
+
+
+def violations(imports: dict[str, set[str]]) -> list[str]:
+    """One line for each import that the layers forbid."""
+    found = []
+    for module, names in imports.items():
+        room = room_of(module)
+        if room not in ALLOWED:
+            found.append(f"{module}: the room `{room}` has no rule")
+            continue
+        for other in sorted(inside(imports)[module]):
+            if room_of(other) not in {room, *ALLOWED[room]}:
+                found.append(f"{module} imports {other or PACKAGE}")
+        if room not in MAY_USE_FAIRSEQ and any(room_of(name) == "fairseq" for name in names):
+            found.append(f"{module} imports fairseq")
+    return found
+
+
+def circle(imports: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a ring; empty if there is none."""
+    graph = {module: others - {module} for module, others in inside(imports).items()}
+    while graph:
+        # Whatever imports nothing that is left cannot be part of a ring.
+        free = {module for module, others in graph.items() if not others & graph.keys()}
+        if not free:
+            return sorted(graph)
+        graph = {module: others for module, others in graph.items() if module not in free}
+    return []
+
+
+def test_every_layer_keeps_to_its_own() -> None:
+    imports = read(ROOT)
+    assert {"statistics", "modules.stack", "models.universal_transformer", ""} <= imports.keys()
+    assert violations(imports) == []
+
+
+def test_no_circles() -> None:
+    assert circle(read(ROOT)) == []
+
+
+@pytest.mark.parametrize(
+    "file, source",
+    [
+        ("modules/stack.py", "import fairseq.utils"),
+        ("modules/stack.py", "def f():\n    from fairseq import utils"),
+        ("modules/stack.py", "from sut_fairseq import losses"),
+        ("modules/stack.py", "from .. import losses"),
+        ("modules/deep/er.py", "from ...losses import router_z"),
+        ("modules/stack.py", "from sut_fairseq.models._config import X"),
+        ("losses.py", "from sut_fairseq.modules.stack import Stack"),
+        ("criterions/auxiliary.py", "import sut_fairseq.modules.stack"),
+        ("models/data_router.py", "from sut_fairseq.analysis.trace import f"),
+        ("models/data_router.py", "from sut_fairseq.criterions import auxiliary"),
+        ("analysis/trace.py", "from sut_fairseq.cli.macs import f"),
+        ("statistics.py", "import sut_fairseq"),
+        ("kernels/fast.py", ""),
+    ],
+)
+def test_forbidden_imports_are_seen(tmp_path: Path, file: str, source: str) -> None:
+    """The check itself, on a copy of the package's outline with one import too many."""
+    outline = ["__init__.py", "statistics.py", "losses.py", "modules/stack.py", "models/_config.py"]
+    outline += ["criterions/auxiliary.py", "analysis/trace.py", "cli/macs.py"]
+    for name, text in {**dict.fromkeys(outline, ""), file: source}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert len(violations(read(tmp_path))) == 1
+
+
+def test_circles_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "one.py").write_text("from sut_fairseq.modules.two import f")
+    (tmp_path / "modules" / "two.py").write_text(
+        "def g():\n    from sut_fairseq.modules import one"
+    )
+    assert violations(read(tmp_path)) == []
+    assert circle(read(tmp_path)) == ["modules.one", "modules.two"]

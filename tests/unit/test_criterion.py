@@ -1,0 +1,100 @@
+"""The objective: cross-entropy plus weighted terms, in a balance that no batch size changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+
+from sut_fairseq import losses
+from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from tests.models import HALTING, MIXTURE, batch, sample_of, small_model, task
+
+WEIGHTS = dict(
+    mutual_information_weight=0.3,
+    load_balance_weight=0.2,
+    load_variation_weight=0.05,
+    router_z_weight=0.01,
+    expected_depth_weight=0.4,
+)
+LOSSES = dict(
+    mutual_information=losses.mutual_information,
+    load_balance=losses.load_balance,
+    load_variation=losses.squared_coefficient_of_variation,
+    router_z=losses.router_z,
+)
+
+
+def copies_of_a_batch(copies: int = 1) -> dict[str, Any]:
+    return sample_of(
+        {name: values.repeat(copies, *[1] * (values.dim() - 1)) for name, values in batch().items()}
+    )
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_the_sum_of_its_terms(sentence_avg: bool) -> None:
+    model = small_model(**MIXTURE, **HALTING)
+    sample = copies_of_a_batch()
+    ours = CrossEntropyWithAuxiliaryCriterion(task(), sentence_avg, 0.1, **WEIGHTS)
+    loss, sample_size, log = ours(model, sample)
+    assert sample_size == log["sample_size"] == (3 if sentence_avg else sample["ntokens"])
+
+    plain, _, plain_log = LabelSmoothedCrossEntropyCriterion(task(), sentence_avg, 0.1)(
+        model, sample
+    )
+    _, extra = model(**sample["net_input"])
+    assert len(extra["routing"]) == 5 and len(extra["halting"]) == 2
+    terms = {
+        name: sum(function(sums) for sums in extra["routing"].values())
+        for name, function in LOSSES.items()
+    }
+    terms["expected_depth"] = sum(map(losses.expected_depth, extra["halting"].values()))
+    expected = plain + sample_size * sum(WEIGHTS[f"{n}_weight"] * t for n, t in terms.items())
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(log["nll_loss"], plain_log["nll_loss"])
+    torch.testing.assert_close(log["loss"], loss.detach())
+    for name, term in terms.items():
+        torch.testing.assert_close(log[f"{name}_loss"], sample_size * term.detach())
+
+
+def test_without_weights_it_is_the_cross_entropy() -> None:
+    """The terms are still logged: what is not optimised can be watched."""
+    model = small_model(**MIXTURE, **HALTING)
+    sample = copies_of_a_batch()
+    loss, _, log = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1)(model, sample)
+    plain, _, _ = LabelSmoothedCrossEntropyCriterion(task(), False, 0.1)(model, sample)
+    torch.testing.assert_close(loss, plain)
+    assert {"mutual_information_loss", "expected_depth_loss"} < log.keys()
+
+
+def test_the_balance_does_not_depend_on_the_batch_size() -> None:
+    """Three copies of a batch: three times the objective, so the same direction of descent."""
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **WEIGHTS)
+    gradients = []
+    for copies in (1, 3):
+        model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.6)
+        loss, sample_size, _ = criterion(model, copies_of_a_batch(copies))
+        (loss / sample_size).backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        # fairseq computes the cross-entropy in float32 whatever the model.
+        torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_dense_model_without_halting_has_no_terms() -> None:
+    model = small_model()
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **WEIGHTS)
+    loss, _, log = criterion(model, copies_of_a_batch())
+    plain, _, _ = LabelSmoothedCrossEntropyCriterion(task(), False, 0.1)(model, copies_of_a_batch())
+    torch.testing.assert_close(loss, plain)
+    assert set(log) == {"loss", "nll_loss", "ntokens", "nsentences", "sample_size"}
+
+
+def test_reported_accuracy() -> None:
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, report_accuracy=True)
+    sample = copies_of_a_batch()
+    _, _, log = criterion(small_model(), sample)
+    assert log["total"] == sample["ntokens"]
+    assert 0 <= log["n_correct"] <= log["total"]
