@@ -13,7 +13,7 @@ setup(
     long_description=readme.read_text(encoding="utf-8") if readme.exists() else "",
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.8",
+    python_requires=">=3.9",
     packages=find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
     package_data={"sut_fairseq": ["py.typed"]},
     zip_safe=False,  # fairseq's --user-dir needs a real folder

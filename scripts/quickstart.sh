@@ -17,13 +17,13 @@ goes on where it stopped.
 
   --out DIR     folder for data, checkpoints and results (default: runs/quickstart)
   --seed N      seed of the training (default: 1)
-  --updates N   number of training updates (default: 2000); fewer for a first look
+  --updates N   number of training updates (default: 1800); fewer for a first look
   --limit N     score only the first N test pairs (default: all)
   --help        show this
 HELP
 }
 
-out="" seed=1 updates=2000 limit=""
+out="" seed=1 updates=1800 limit=""
 while [ $# -gt 0 ]; do
     case "$1" in
         -h | --help)
@@ -49,7 +49,7 @@ for number in "$seed" "$updates" "${limit:-1}"; do
     esac
 done
 
-thresholds=(0.999 0.5)
+thresholds=(0.999 0.7)
 prepare_environment
 out="${out:-$repository/runs/quickstart}"
 mkdir -p "$out"
@@ -71,9 +71,9 @@ if [ ! -e "$run/trained" ]; then
     fairseq-train "$data" --user-dir sut_fairseq --arch sut_tiny \
         --source-lang src --target-lang tgt \
         --criterion cross_entropy_with_auxiliary \
-        --mutual-information-weight 0.001 --expected-depth-weight 0.001 \
+        --mutual-information-weight 0.001 --expected-depth-weight 0.0001 \
         --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9 --clip-norm 1.0 \
-        --lr 2e-3 --lr-scheduler polynomial_decay --warmup-updates 100 \
+        --lr 1.5e-3 --lr-scheduler polynomial_decay --warmup-updates 100 \
         --total-num-update "$updates" --max-update "$updates" --max-tokens 2048 \
         --required-batch-size-multiple 1 --num-workers 0 --cpu --seed "$seed" \
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --validate-interval 1000 \

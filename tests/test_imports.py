@@ -26,8 +26,8 @@ ALLOWED = {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
         "analysis",
     },
-    # The package itself registers what fairseq looks up by name.
-    "": {"criterions", "models", "tasks"},
+    # The package itself registers what fairseq looks up by name, and shows the core's errors.
+    "": {"criterions", "models", "modules", "tasks"},
 }
 MAY_USE_FAIRSEQ = {"models", "criterions", "tasks", "metrics", "analysis", "cli"}
 

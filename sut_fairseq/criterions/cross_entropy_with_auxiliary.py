@@ -100,8 +100,9 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "sample_size": sample_size,
         }
         for name, term in self.auxiliary_terms(net_output[1]).items():
-            if self.weights[name] != 0:
-                loss = loss + sample_size * self.weights[name] * term
+            # Added at weight 0 too: every parameter then has a gradient in every training step,
+            # which data-parallel training relies on.
+            loss = loss + sample_size * self.weights[name] * term
             logging_output[f"{name}_loss"] = sample_size * term.detach()
         logging_output["loss"] = loss.data
         logging_output |= metrics.halting_sums(net_output[1].get("halting", {}))

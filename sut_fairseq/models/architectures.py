@@ -11,6 +11,7 @@ from fairseq.models import register_model_architecture
 
 # Imported so that the model that the architectures belong to is registered first.
 from sut_fairseq.models import universal_transformer  # noqa: F401
+from sut_fairseq.modules.errors import InputError
 
 _HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
 
@@ -112,9 +113,9 @@ def _refuse_half_precision_without_device(arguments: Namespace) -> None:
     """
     without_gpu = getattr(arguments, "cpu", False) or not torch.cuda.is_available()
     if getattr(arguments, "fp16", False) and without_gpu:
-        raise ValueError("--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.")
+        raise InputError("--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.")
     if getattr(arguments, "bf16", False) and find_spec("torch_xla") is None:
-        raise ValueError(
+        raise InputError(
             "--bf16 makes fairseq look for a TPU through torch_xla, which is not installed: drop "
             "--bf16; with a GPU, use --amp or --fp16 instead."
         )

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.stack import Stack, StackOutput
 
 logger = logging.getLogger(__name__)
@@ -245,12 +246,12 @@ def _build_embeddings(
     source_tokens = _token_embedding(source, cfg.encoder_embed_dim)
     if cfg.share_all_embeddings:
         if source != target:
-            raise ValueError(
+            raise InputError(
                 "`share_all_embeddings` needs one dictionary for both languages, but the data has "
                 "two: preprocess with --joined-dictionary, or drop --share-all-embeddings."
             )
         if cfg.encoder_embed_dim != target_dim:
-            raise ValueError(
+            raise InputError(
                 "`share_all_embeddings` needs equal sizes, but `encoder_embed_dim` is "
                 f"{cfg.encoder_embed_dim} and `decoder_embed_dim` is {target_dim}."
             )
@@ -283,7 +284,7 @@ def _statistics(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:
 def _check_precision(parameter: Tensor) -> None:
     """fairseq's --fp16 and --bf16 convert the parameters, which the CPU does not fully support."""
     if parameter.device.type == "cpu" and parameter.dtype in (torch.float16, torch.bfloat16):
-        raise ValueError(
+        raise InputError(
             f"the model is on the CPU with {parameter.dtype} parameters, but --fp16 and --bf16 "
             "need a GPU: drop the flag, and it runs in float32."
         )

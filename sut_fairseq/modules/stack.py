@@ -98,6 +98,8 @@ class Stack(nn.Module):
                     running = halted.logical_not().nonzero().squeeze(1)
                     tokens, hidden = tokens.select(running), hidden[running]
                     state = state.select(running)
+            if cache is None and not len(tokens) and step > 0:
+                break
             if len(changed) or keys_values is None:
                 keys_values = self._update_keys_values(keys_values, changed, expected)
             memory = self._memory(keys_values, padding_mask, step, cache)

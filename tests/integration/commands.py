@@ -17,7 +17,6 @@ import sys
 import sysconfig
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -168,7 +167,7 @@ def _be_the_command(line: list[str], paths: list[Path], cwd: Path) -> None:
     except SystemExit as ending:
         status = ending.code
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     if isinstance(status, str):
         print(status, file=sys.stderr)
     sys.stdout.flush()

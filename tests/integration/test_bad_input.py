@@ -28,6 +28,7 @@ def assert_refused(finished: Finished, sentence: str) -> None:
     """The last line is the sentence, behind the name of an exception or a command."""
     assert finished.status != 0
     assert finished.last_line.partition(": ")[2] == sentence
+    assert "Traceback" not in finished.stderr
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_the_installed_command_says_the_same(data: Path, repository: Path, tmp_p
         "fairseq-train", data, *words(options), *where, cwd=repository, ok=False
     )
     assert finished.status == 1
-    assert finished.last_line == f"ValueError: {TOP_K}"
+    assert finished.last_line == f"error: {TOP_K}"
 
 
 def test_unknown_kind(data: Path, tmp_path: Path) -> None:

@@ -60,7 +60,9 @@ def test_softmax_and_statistics_in_float32(autocast: bool) -> None:
     )
     assert float(statistics.assignments.sum()) == 6000
     entropy = (probabilities * probabilities.log()).sum()
-    assert float(statistics.negative_entropy.detach()) == pytest.approx(float(entropy), rel=1e-5)
+    assert float(statistics.negative_entropy.detach()) == pytest.approx(
+        float(entropy.detach()), rel=1e-5
+    )
 
 
 def test_float64_stays_float64() -> None:

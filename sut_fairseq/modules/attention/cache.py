@@ -13,7 +13,8 @@ class DecodingCache:
 
     The block is shared by all steps but its keys and values are not: at step l a token attends to
     the states that earlier tokens had after step l - 1. Cross-attention reads the same memory at
-    every step, so its keys and values are kept once.
+    every step, so its keys and values are kept once. Padding is not remembered: a target may be
+    padded at its end, as fairseq does it, but not at its start.
 
     Attributes:
         length: number of positions held.
