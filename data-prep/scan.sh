@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
     cat <<'HELP'
-usage: scan.sh [--split NAME] [--raw DIR] [--valid-size N] --out DIR
+usage: scan.sh [--split NAME] [--raw DIR] [--valid-size N] [--limit N] --out DIR
 
 Prepare SCAN (commands such as `jump twice`, actions such as `I_JUMP I_JUMP`) for fairseq.
 Without --raw the pairs come from the grammar: nothing is downloaded, and it takes seconds.
@@ -16,6 +16,7 @@ Without --raw the pairs come from the grammar: nothing is downloaded, and it tak
                    plain or .gz, also one folder further down) instead of generating
   --valid-size N   pairs taken out of the training set for validation (default: 500), so that
                    the test set is never used for it
+  --limit N        for a quick look, N random pairs of each of train, valid and test
   --out DIR        folder to make; reused when nothing has changed
   --help           show this
 
@@ -32,7 +33,7 @@ while [ $# -gt 0 ]; do
             usage
             exit 0
             ;;
-        --split | --raw | --valid-size | --out)
+        --split | --raw | --valid-size | --limit | --out)
             [ $# -ge 2 ] || die 2 "$1 needs a value; \`scan.sh --help\` explains every option."
             if [ "$1" = --out ]; then out="$2"; else generator_options+=("$1" "$2"); fi
             shift 2

@@ -18,7 +18,7 @@ goes on where it stopped.
   --out DIR     folder for data, checkpoints and results (default: runs/quickstart)
   --seed N      seed of the training (default: 1)
   --updates N   number of training updates (default: 1800); fewer for a first look
-  --limit N     score only the first N test pairs (default: all)
+  --limit N     use only N pairs each for training, validation and test (default: all)
   --help        show this
 HELP
 }
@@ -57,14 +57,14 @@ cd "$repository"
 # More threads than cores make decoding many times slower.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 
-data="$out/data"
+data="$out/data${limit:+-limit-$limit}"
 say "preparing SCAN"
-"$BASH" data-prep/scan.sh --split simple --out "$data" >"$out/prepare.log" ||
+"$BASH" data-prep/scan.sh --split simple ${limit:+--limit "$limit"} --out "$data" >"$out/prepare.log" ||
     die "the data could not be prepared; see $out/prepare.log."
 grep -m 1 '^SCAN' "$out/prepare.log" || true
 
 # The settings are part of the folder's name: other settings never continue a training of these.
-run="$out/seed-$seed-updates-$updates"
+run="$out/seed-$seed-updates-$updates${limit:+-limit-$limit}"
 mkdir -p "$run"
 if [ ! -e "$run/trained" ]; then
     say "training sut_tiny for $updates updates (log: ${run#"$repository"/}/train.log)"
@@ -90,7 +90,7 @@ for threshold in "${thresholds[@]}"; do
     if [ -e "$result.json" ]; then continue; fi
     say "generating the test set at alpha_threshold $threshold"
     fairseq-generate "$data" --user-dir sut_fairseq --path "$checkpoint" --gen-subset test \
-        --model-overrides "{'alpha_threshold': $threshold}" --beam 1 --batch-size 512 \
+        --model-overrides "{'alpha_threshold': $threshold}" --beam 1 --max-len-b 60 --batch-size 512 \
         --required-batch-size-multiple 1 --num-workers 0 --cpu --log-format tqdm \
         >"$result.generated" || die "the generation failed; its messages are above."
     sut-exact-match "$result.generated" --data "$data" --json >"$result.exact_match.json"

@@ -302,20 +302,29 @@ def main() -> None:
         metavar="N",
         help="pairs taken out of the training set for validation (default: 500)",
     )
+    parser.add_argument(
+        "--limit", type=int, metavar="N", help="for a quick look, N random pairs of each file"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write to")
     args = parser.parse_args()
+    if args.limit is not None and args.limit < 1:
+        raise InputError(f"--limit must be at least 1, but is {args.limit} instead.")
 
     split = SPLITS[args.split]() if args.raw is None else read_published(args.raw, args.split)
     check_sizes(args.split, split)
     train, valid = take_validation(split.train, args.valid_size)
     args.out.mkdir(parents=True, exist_ok=True)
     for name, pairs in (("train", train), ("valid", valid), ("test", split.test)):
+        if args.limit is not None:
+            pairs = keyed_order(pairs, "limit")[: args.limit]
         write_side(args.out, name, pairs)
     print(
         f"SCAN {args.split} ({'generated' if args.raw is None else 'published files'}): "
         f"{len(train)} train + {len(valid)} valid = {len(split.train)}, {len(split.test)} test; "
         "the published sizes agree."
     )
+    if args.limit is not None:
+        print(f"--limit: at most {args.limit} pairs of each were written.")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+class _DistinctRows(torch.autograd.Function):
+    """rows[index] for distinct indices: the gradient is copied where indexing would add it up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.num_rows = rows.shape[0]
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        blank = gradient.new_zeros(ctx.num_rows, *gradient.shape[1:])
+        return blank.index_copy_(0, index, gradient), None
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class ActiveTokens:
     def take(self, grid: Tensor) -> Tensor:
         """Read the tokens from `(batch, length, ...)`: -> `(num_tokens, ...)`."""
         flat = grid.flatten(0, 1)
-        return flat if len(self) == flat.shape[0] else flat[self.index]
+        return flat if len(self) == flat.shape[0] else _DistinctRows.apply(flat, self.index)
 
     def put(self, grid: Tensor, values: Tensor) -> Tensor:
         """A copy of `(batch, length, ...)` with the tokens' `(num_tokens, ...)` written in."""
@@ -79,7 +96,7 @@ class ActiveTokens:
     def from_sentences(self, values: Tensor) -> Tensor:
         """Undo `by_sentence`: `(batch, width, ...)` -> `(num_tokens, ...)`."""
         flat = values.flatten(0, 1)
-        return flat if self._is_full else flat[self.slot]
+        return flat if self._is_full else _DistinctRows.apply(flat, self.slot)
 
     @property
     def _is_full(self) -> bool:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.modules.errors import check_choice
+from sut_fairseq.modules.errors import check, check_choice
 from sut_fairseq.modules.routing.dispatch import ContiguousGradient
 
 BACKENDS = ("auto", "loop", "grouped")
@@ -73,13 +73,23 @@ class ExpertLinear(nn.Module):
         return self._loop(rows, offsets, weight, bias)
 
     def _use_grouped(self, rows: Tensor) -> bool:
-        if self.backend != "auto":
-            return self.backend == "grouped"
-        aligned = all(
-            size * rows.element_size() % 16 == 0 for size in (self.in_features, self.out_features)
+        if self.backend == "loop":
+            return False
+        sizes = self.in_features, self.out_features
+        possible = (
+            hasattr(F, "grouped_mm")
+            and rows.dtype in (torch.bfloat16, torch.float16, torch.float32)
+            and all(size * rows.element_size() % 16 == 0 for size in sizes)
         )
-        supported = rows.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        return rows.is_cuda and aligned and supported and hasattr(F, "grouped_mm")
+        if self.backend == "auto":
+            return possible and rows.is_cuda
+        requirement = (
+            f"auto or loop for {rows.dtype} experts of {sizes[0]} x {sizes[1]} with torch "
+            f"{torch.__version__} (grouped_mm needs float32 or less and sizes in multiples of 16 "
+            "bytes)"
+        )
+        check(possible, "expert_backend", requirement, self.backend)
+        return True
 
     def _loop(self, rows: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         # unbind, not indexing: weight[e] would give every expert a full-size gradient.
