@@ -20,7 +20,7 @@ def main() -> None:
     rows = [header]
     for threshold in thresholds:
         match = json.loads((run / f"threshold-{threshold}.exact_match.json").read_text())
-        macs = json.loads((run / f"threshold-{threshold}.json").read_text())
+        macs = json.loads((run / f"threshold-{threshold}.macs.json").read_text())
         rows.append(
             (
                 threshold,
@@ -33,6 +33,11 @@ def main() -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     for row in rows:
         print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
+    print(
+        "Exact match is that of greedy search. Depth (steps per token), the share of block\n"
+        "computations skipped and MACs (attention products included) are those of the model run\n"
+        "on the reference targets."
+    )
 
 
 if __name__ == "__main__":

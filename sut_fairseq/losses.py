@@ -30,10 +30,10 @@ def mutual_information(statistics: RoutingStatistics) -> Tensor:
 
 
 def load_balance(statistics: RoutingStatistics) -> Tensor:
-    """Load balancing, E sum_e f_e P_e (Fedus et al. 2021, Eq. 4), at least about 1 when even.
+    """Load balancing, E sum_e f_e P_e (Fedus et al. 2021, Eq. 4): 1 when routing is even.
 
     f_e is the share of all expert calls that went to expert e (no gradient), P_e the mean
-    probability of e.
+    probability of e. num_experts when everything goes to one expert (top_k = 1).
     """
     share = _mean(statistics.assignments, statistics.assignments.sum())
     probability = _mean(statistics.probability, statistics.weight)
@@ -57,8 +57,3 @@ def router_z(statistics: RoutingStatistics) -> Tensor:
 def expected_depth(statistics: HaltingStatistics) -> Tensor:
     """Expected number of steps per token, in [1, num_steps] (SUT Eq. 4, L_ACT)."""
     return _mean(statistics.expected_depth, statistics.tokens)
-
-
-def skipped_share(statistics: HaltingStatistics) -> Tensor:
-    """Share of all (token, step) pairs that halting left out, in [0, 1)."""
-    return 1 - _mean(statistics.steps_run, statistics.steps_possible)

@@ -62,6 +62,16 @@ class HaltingStatistics(_Additive):
     steps_run: Tensor
     steps_possible: Tensor
 
+    @property
+    def depth(self) -> Tensor:
+        """Number of steps run per token, in [1, num_steps], scalar."""
+        return self.steps_run / self.tokens.clamp(min=1)
+
+    @property
+    def skipped(self) -> Tensor:
+        """Share of all (token, step) pairs that halting left out, in [0, 1), scalar."""
+        return 1 - self.steps_run / self.steps_possible.clamp(min=1)
+
 
 def route_statistics(
     scores: Tensor, expert_indices: Tensor, expert_weights: Tensor, call_weights: Tensor | None

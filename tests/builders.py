@@ -28,7 +28,7 @@ def build_feed_forward(options: Options, num_experts: int) -> nn.Module:
     if num_experts == 1:
         return FeedForward(**sizes)
     router = Router(EMBED_DIM, num_experts, options.ffn_top_k)
-    return MixtureFeedForward(router, num_experts=num_experts, **sizes)
+    return MixtureFeedForward(router, **sizes)
 
 
 def build_attention(
@@ -60,7 +60,7 @@ def build_attention(
     if num_experts == 1:
         return MultiheadAttention(core, **sizes)
     router = Router(EMBED_DIM, num_experts, options.attention_top_k)
-    return MixtureAttention(core, router, num_experts=num_experts, **sizes)
+    return MixtureAttention(core, router, **sizes)
 
 
 def build_stack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping
 
 import torch
@@ -9,9 +10,12 @@ from torch import Tensor, nn
 
 
 def randomise(module: nn.Module, seed: int = 0, scale: float = 0.6) -> nn.Module:
-    """Give every parameter random values, those too that start at 0 or 1."""
-    generator = torch.Generator().manual_seed(seed)
+    """Give every parameter random values, those too that start at 0 or 1.
+
+    They depend on the parameter's name, not on the order in which a module makes its parts.
+    """
     for name, parameter in module.named_parameters():
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         centre = 1.0 if "norm" in name and name.endswith("weight") else 0.0
         parameter.data.copy_(centre + scale * noise)

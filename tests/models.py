@@ -48,7 +48,7 @@ def task(joined: bool = False) -> SimpleNamespace:
 
 
 def small_model(
-    *, joined: bool = False, seed: int = 1, dtype: torch.dtype = torch.float64, **options: Any
+    *, joined: bool = False, seed: int = 3, dtype: torch.dtype = torch.float64, **options: Any
 ) -> UniversalTransformerModel:
     """A model in evaluation mode; the halting units are random, so that tokens differ in depth."""
     torch.manual_seed(seed)

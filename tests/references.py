@@ -95,7 +95,7 @@ def layer_norm(weights: Weights, state: Tensor) -> Tensor:
 
 def route(weights: Weights, state: Tensor, top_k: int) -> Call:
     """Gating network, the k most probable experts, renormalised (SUT 3.1)."""
-    hidden = torch.tanh(linear(part(weights, "hidden"), state))
+    hidden = torch.tanh(linear(part(weights, "input"), state))
     scores = [row @ hidden for row in weights["output.weight"]]
     probabilities = softmax(scores)
     by_probability = sorted(range(len(scores)), key=lambda e: -float(probabilities[e].detach()))
@@ -192,7 +192,7 @@ def attention(
 
 def halt_prediction(weights: Weights, state: Tensor) -> Tensor:
     """a^: probability of halting after the step that gave `state` (SUT 3.2)."""
-    hidden = gelu(linear(part(weights, "hidden"), state))
+    hidden = gelu(linear(part(weights, "input"), state))
     return softmax([row @ hidden for row in weights["output.weight"]])[0]
 
 

@@ -135,13 +135,17 @@ def training_command(out: Path, counts: dict[str, Counts], joined: bool, arch: s
         [program, str(out)],
         ["--user-dir", str(REPOSITORY / "sut_fairseq"), "--arch", arch],
         ["--criterion", "cross_entropy_with_auxiliary"],
-        ["--optimizer", "adam", "--clip-norm", "1.0", "--lr", "0.0005"],
+        ["--label-smoothing", "0.1", "--mutual-information-weight", "0.001"],
+        ["--expected-depth-weight", "0.0001"],
+        ["--optimizer", "adam", "--adam-betas", "'(0.9, 0.98)'", "--adam-eps", "1e-9"],
+        ["--clip-norm", "1.0", "--lr", "0.0007"],
         ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000"],
         ["--max-tokens", "4096", "--max-update", "100000"],
+        ["--required-batch-size-multiple", "1", "--best-checkpoint-metric", "nll_loss"],
         ["--save-dir", f"checkpoints/{out.name}"],
     ]
-    if joined:
-        lines[1].append("--share-all-embeddings")
+    # An architecture may share what two dictionaries cannot, or not share what one could.
+    lines[1].append("--share-all-embeddings" if joined else "--separate-embeddings")
     for option, longest in (
         ("--max-source-positions", max(row.longest_src for row in counts.values()) + 1),
         ("--max-target-positions", max(row.longest_tgt for row in counts.values()) + 1),

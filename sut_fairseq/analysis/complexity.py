@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.position_scores import RelativeWindow
+from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.routing.experts import ExpertLinear
 from sut_fairseq.statistics import HaltingStatistics
 
@@ -89,6 +90,7 @@ def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
 
     Raises:
         RuntimeError: if ptflops fails.
+        InputError: if the model has layers that no hook here knows.
     """
     # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
     # training mode; ptflops switches to evaluation mode itself.
@@ -96,7 +98,13 @@ def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
     result = Complexity(params=sum(p.numel() for p in model.parameters()))
     for batch in batches:
         counter = _Counter(model, result, batch)
-        result.macs += counter.run()
+        macs = counter.run()
+        result.macs += macs
+        if sum(result.by_part.values()) != result.macs:
+            raise InputError(
+                f"`{type(model).__name__}` has layers that are not counted here; `sut-macs` counts "
+                "the models of this package and fairseq's Transformer."
+            )
         result.sentences += batch["src_tokens"].shape[0]
         result.source_tokens += batch["src_tokens"].numel()
         result.target_tokens += batch["prev_output_tokens"].numel()
@@ -215,6 +223,7 @@ class _Counter(nn.Module):
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.
         tgt_len, batch_size, embed_dim = output[0].shape
+        already = module.__flops__
         crosses = module.encoder_decoder_attention
         src_len = self.batch["src_tokens"].shape[1] if crosses else tgt_len
         for projection, length in (
@@ -229,7 +238,7 @@ class _Counter(nn.Module):
             MODULES_MAPPING[nn.Linear](projection, (rows,), out)
             module.__flops__ += projection.__flops__ - before
             projection.__flops__ = before
-        self._book(self.names[module], module.__flops__)
+        self._book(self.names[module], module.__flops__ - already)
         self.result.by_kind[PRODUCTS] += 2 * batch_size * tgt_len * src_len * embed_dim
 
 

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
+from sut_fairseq.modules.errors import InputError
 
 
 class ParameterAverage:
@@ -48,7 +49,7 @@ class ParameterAverage:
         else:
             _check_same_model(self._first, self._kinds, path, kinds)
             if ties != self._ties:
-                raise ValueError(
+                raise InputError(
                     f"`{self._first}` and `{path}` do not share memory between the same "
                     f"parameters; average checkpoints of one run, all saved in the same way."
                 )
@@ -71,7 +72,7 @@ class ParameterAverage:
             self._kept[key] = tensor.clone()
             return
         if torch.isnan(tensor).any():
-            raise ValueError(
+            raise InputError(
                 f"`{path}` has NaN in `{key}`, so every average with it would be NaN; leave this "
                 f"checkpoint out."
             )
@@ -152,7 +153,7 @@ def _check_same_arch(infos: Sequence[CheckpointInfo]) -> None:
     first = infos[0]
     for info in infos[1:]:
         if info.arch and first.arch and info.arch != first.arch:
-            raise ValueError(
+            raise InputError(
                 f"`{first.path}` is of the architecture `{first.arch}`, but `{info.path}` is of "
                 f"`{info.arch}`; average checkpoints of one architecture."
             )
@@ -170,14 +171,14 @@ def _check_same_model(
     ):
         if keys:
             more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-            raise ValueError(
+            raise InputError(
                 f"`{here}` has the parameter `{keys[0]}`{more}, which `{there}` lacks; average "
                 f"checkpoints of one model."
             )
     for key, (shape, dtype) in expected.items():
         other_shape, other_dtype = given[key]
         if other_shape != shape or other_dtype != dtype:
-            raise ValueError(
+            raise InputError(
                 f"The parameter `{key}` is {_kind(shape, dtype)} in `{first}`, but "
                 f"{_kind(other_shape, other_dtype)} in `{path}`; average checkpoints of one model."
             )

@@ -19,6 +19,7 @@ import torch
 # fairseq's own settings load under `weights_only=True` because importing the package allow-lists
 # their few classes.
 import sut_fairseq  # noqa: F401
+from sut_fairseq.modules.errors import InputError
 
 BAD_INPUT = 2
 
@@ -30,7 +31,7 @@ def run_command(name: str, body: Callable[[], None]) -> int:
 
     Args:
         name: the command's name, which starts the error line.
-        body: the work; it raises `ValueError` or `OSError` for bad input.
+        body: the work; it raises `InputError` or `OSError` for bad input.
 
     Returns:
         exit code: 0 when `body` finishes, 2 when the input was bad. Any other exception is a
@@ -43,7 +44,7 @@ def run_command(name: str, body: Callable[[], None]) -> int:
     except BrokenPipeError:
         # The reader (`head`, say) has left. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
+    except (InputError, OSError) as error:
         print(f"{name}: error: {_as_sentence(error)}", file=sys.stderr)
         return BAD_INPUT
     return 0
@@ -84,12 +85,12 @@ def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except EOFError as error:
-        raise ValueError(_truncated(path)) from error
+        raise InputError(_truncated(path)) from error
     except pickle.UnpicklingError as error:
         refused = _REFUSED_CLASS.search(str(error))
         if refused is None:
-            raise ValueError(_not_a_checkpoint(path)) from error
-        raise ValueError(
+            raise InputError(_not_a_checkpoint(path)) from error
+        raise InputError(
             f"`{path}` holds an object of the class `{refused[1]}`, which is refused because "
             f"loading it could run code; a checkpoint may hold tensors, plain values and fairseq's "
             f"own settings only, so save it again without that object."
@@ -99,23 +100,23 @@ def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
     except Exception as error:
         # Damaged bytes make torch's reader fail in many ways (KeyError, RuntimeError, ...), and
         # all of them mean the same to the user.
-        raise ValueError(_not_a_checkpoint(path)) from error
+        raise InputError(_not_a_checkpoint(path)) from error
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, Mapping) or not all(torch.is_tensor(v) for v in model.values()):
-        raise ValueError(_not_a_checkpoint(path))
+        raise InputError(_not_a_checkpoint(path))
     return state
 
 
 def _check_file(path: Path) -> None:
     """Refuse what is no file, and a zip archive without its end, before torch sees it."""
     if path.is_dir():
-        raise ValueError(f"`{path}` is a folder; give the checkpoint file itself.")
+        raise InputError(f"`{path}` is a folder; give the checkpoint file itself.")
     if not path.exists():
-        raise ValueError(f"There is no checkpoint `{path}`; check its path.")
+        raise InputError(f"There is no checkpoint `{path}`; check its path.")
     with path.open("rb") as file:
         start = file.read(4)
     if not start or (start == b"PK\x03\x04" and not zipfile.is_zipfile(path)):
-        raise ValueError(_truncated(path))
+        raise InputError(_truncated(path))
 
 
 def _truncated(path: Path) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sut_fairseq.modules.errors import InputError
+
 # The names fairseq-train gives, the most telling first: a checkpoint that lies there under several
 # names is listed under the first.
 _NAMES = (
@@ -89,11 +91,11 @@ def find_checkpoints(folder: Path) -> list[Path]:
         ValueError: `folder` is not there or has no checkpoint.
     """
     if not folder.is_dir():
-        raise ValueError(f"There is no folder `{folder}`; give a fairseq-train --save-dir.")
+        raise InputError(f"There is no folder `{folder}`; give a fairseq-train --save-dir.")
     files = sorted(path for path in folder.iterdir() if path.is_file())
     found = [path for name in _NAMES for path in files if name.fullmatch(path.name)]
     if not found:
-        raise ValueError(
+        raise InputError(
             f"`{folder}` has no checkpoint with a name of fairseq-train's (checkpoint3.pt, "
             f"checkpoint_best.pt, ...); list the files themselves instead of --from."
         )
@@ -136,7 +138,7 @@ def choose_best(
         else:
             usable.append((-info.value if maximize else info.value, info))
     if len(usable) < count:
-        raise ValueError(
+        raise InputError(
             f"--best {count} asks for more than there are: {len(usable)} of {len(infos)} "
             f"different checkpoints have a value of `{infos[0].metric}`; ask for at most that many."
         )
@@ -163,7 +165,7 @@ def with_metric(
         return [replace(info, metric=metric, value=values.get(info.updates)) for info in infos]
     for info in infos:
         if info.metric != metric:
-            raise ValueError(
+            raise InputError(
                 f"`{info.path}` stores its `{info.metric}` only (fairseq-train's "
                 f"--best-checkpoint-metric), not `{metric}`; name the training log with --log, or "
                 f"choose --metric {info.metric}."
@@ -187,7 +189,7 @@ def read_validation_log(path: Path, metric: str, subset: str = "valid") -> dict[
             if metric in stats and "num_updates" in stats:
                 values[int(stats["num_updates"])] = float(stats[metric])
     if not values:
-        raise ValueError(
+        raise InputError(
             f"The log `{path}` has no validation lines with `{metric}` of the subset `{subset}`; "
             f"give the output or --log-file of the fairseq-train run and a metric it shows."
         )

@@ -21,6 +21,7 @@ from sut_fairseq.cli._selection import (
     find_checkpoints,
     with_metric,
 )
+from sut_fairseq.modules.errors import InputError
 
 
 @dataclass
@@ -108,14 +109,14 @@ def average(arguments: argparse.Namespace) -> Report:
 def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: Path) -> Report:
     """Pick the best checkpoints of a folder."""
     if not infos:
-        raise ValueError(f"`{arguments.folder}` holds no checkpoint besides the output.")
+        raise InputError(f"`{arguments.folder}` holds no checkpoint besides the output.")
     stored = infos[0].metric
     log = None if arguments.log is None else Path(arguments.log)
     infos = with_metric(infos, arguments.metric, log)
     maximize = arguments.maximize
     if maximize is None:
         if infos[0].metric != stored:
-            raise ValueError(
+            raise InputError(
                 f"It is not recorded whether more or less `{infos[0].metric}` is better; add "
                 f"--maximize or --minimize."
             )
@@ -146,11 +147,11 @@ def _scan(paths: Iterable[Path], output: Path) -> list[CheckpointInfo]:
 def _check_output(output: Path, inputs: Sequence[Path]) -> None:
     """Refuse an impossible output before the work, not after it."""
     if output.is_dir():
-        raise ValueError(f"--output `{output}` is a folder; give a file name, as in avg.pt.")
+        raise InputError(f"--output `{output}` is a folder; give a file name, as in avg.pt.")
     if not output.parent.is_dir():
-        raise ValueError(f"The folder of --output `{output}` does not exist; make it first.")
+        raise InputError(f"The folder of --output `{output}` does not exist; make it first.")
     if output.resolve() in {path.resolve() for path in inputs}:
-        raise ValueError(f"--output `{output}` is one of the checkpoints; give another name.")
+        raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
 
 
 def _count(text: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.modules.errors import InputError
 
 # T-<id> <tab> reference;  H-<id> and D-<id> <tab> score <tab> hypothesis (D: detokenised).
 _LINE = re.compile(r"([THD])-(\d+)(?:\t(.*))?")
@@ -69,7 +70,7 @@ def read_pairs(lines: Iterable[str]) -> dict[int, tuple[str, str]]:
         kind, sentence, text = match[1], int(match[2]), match[3] or ""
         if kind == "T":
             if sentence in texts["T"]:
-                raise ValueError(
+                raise InputError(
                     f"Sentence {sentence} occurs twice (two lines T-{sentence}); give the output "
                     f"of one run of fairseq-generate."
                 )
@@ -102,7 +103,7 @@ def count_sentences(
 
     data = Path(data)
     if not data.is_dir():
-        raise ValueError(f"There is no data folder `{data}`; give what fairseq-preprocess wrote.")
+        raise InputError(f"There is no data folder `{data}`; give what fairseq-preprocess wrote.")
     found = data_utils.infer_language_pair(str(data))
     source, target = source_lang or found[0], target_lang or found[1]
     for pair in (f"{source}-{target}", f"{target}-{source}"):
@@ -114,11 +115,11 @@ def count_sentences(
             return len(indexed_dataset.make_dataset(prefix, impl=kind))
         except Exception as error:
             # fairseq's readers answer a damaged index with AssertionError, struct.error, ...
-            raise ValueError(
+            raise InputError(
                 f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
             ) from error
     present = sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
-    raise ValueError(
+    raise InputError(
         f"`{data}` has no subset `{subset}` for {source}-{target}; its subsets are: "
         f"{', '.join(present) or 'none'}."
     )
@@ -126,17 +127,17 @@ def count_sentences(
 
 def _check_paired(references: Mapping[int, str], hypotheses: Mapping[int, str]) -> None:
     if not references and not hypotheses:
-        raise ValueError(
+        raise InputError(
             "The generated file has no T- and H- lines; give the standard output of "
             "fairseq-generate run without --quiet."
         )
     if unanswered := sorted(references.keys() - hypotheses.keys()):
-        raise ValueError(
+        raise InputError(
             f"{_sentences(unanswered)} a reference (T-) but no hypothesis (H-); was "
             f"fairseq-generate stopped early? Run it again to its end."
         )
     if unknown := sorted(hypotheses.keys() - references.keys()):
-        raise ValueError(
+        raise InputError(
             f"{_sentences(unknown)} a hypothesis (H-) but no reference (T-); binarise the data "
             f"with its target side and generate again."
         )
@@ -144,12 +145,12 @@ def _check_paired(references: Mapping[int, str], hypotheses: Mapping[int, str]) 
 
 def _check_complete(pairs: Mapping[int, tuple[str, str]], expected: int) -> None:
     if foreign := [number for number in sorted(pairs) if number >= expected]:
-        raise ValueError(
+        raise InputError(
             f"The generated file has a sentence {foreign[-1]}, but the data set has only "
             f"{expected} (numbered from 0); give the data and subset that were generated from."
         )
     if missing := sorted(set(range(expected)) - pairs.keys()):
-        raise ValueError(
+        raise InputError(
             f"{len(missing)} of {expected} sentences are missing from the generated file (number "
             f"{_few(missing)}); fairseq-generate drops those that do not fill a batch of a "
             f"multiple of 8 unless it is run with `--required-batch-size-multiple 1`, and too long "
@@ -193,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
         "--expected", type=_count, metavar="N", help="number of sentences, instead of --data"
     )
     parser.add_argument(
-        "--subset", default="test", help="subset that was generated (default: %(default)s)"
+        "--gen-subset", default="test", help="subset that was generated (default: %(default)s)"
     )
     parser.add_argument(
         "--source-lang", metavar="SRC", help="source language (default: from the file names)"
@@ -215,14 +216,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> None:
         expected = arguments.expected or count_sentences(
-            arguments.data, arguments.subset, arguments.source_lang, arguments.target_lang
+            arguments.data, arguments.gen_subset, arguments.source_lang, arguments.target_lang
         )
         try:
             # newline="\n": a carriage return inside a sentence must not end its line.
             with open(arguments.generated, encoding="utf-8", newline="\n") as lines:
                 result = score_generation(lines, expected)
         except UnicodeDecodeError as error:
-            raise ValueError(f"`{arguments.generated}` is not UTF-8 text.") from error
+            raise InputError(f"`{arguments.generated}` is not UTF-8 text.") from error
         if arguments.json:
             print_json(
                 {

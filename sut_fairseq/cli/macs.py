@@ -25,7 +25,7 @@ from sut_fairseq.analysis.complexity import (
     without_padding,
 )
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
-from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.errors import InputError, check
 from sut_fairseq.modules.halting import StickBreakingHalting
 
 
@@ -102,9 +102,9 @@ def _parser() -> argparse.ArgumentParser:
 def _main(argv: Sequence[str] | None) -> None:
     arguments, model_flags = _parser().parse_known_args(argv)
     if model_flags and arguments.path:
-        raise ValueError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
+        raise InputError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
     if arguments.data and not arguments.path:
-        raise ValueError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
+        raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
     torch.manual_seed(arguments.seed)
     if arguments.arch:
         model, task = _from_architecture(arguments, model_flags)
@@ -118,7 +118,7 @@ def _main(argv: Sequence[str] | None) -> None:
     try:
         result = report(count(model, progress))
     except RuntimeError as error:
-        raise ValueError(str(error)) from error
+        raise InputError(str(error)) from error
     if arguments.json:
         print_json(result)
     else:
@@ -144,9 +144,9 @@ def report(complexity: Complexity) -> dict[str, Any]:
         result["skipped"] = 1 - run_steps / possible
         result["halting"] = {
             stack: {
-                "depth": float(h.steps_run / h.tokens),
+                "depth": float(h.depth),
                 "expected_depth": float(losses.expected_depth(h)),
-                "skipped": float(losses.skipped_share(h)),
+                "skipped": float(h.skipped),
             }
             for stack, h in complexity.halting.items()
         }
@@ -219,7 +219,7 @@ def _from_architecture(
 
 
 def _refuse(message: str) -> NoReturn:
-    raise ValueError(f"{message}; see `sut-macs --help`.")
+    raise InputError(f"{message}; see `sut-macs --help`.")
 
 
 def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqTask]:
@@ -231,7 +231,7 @@ def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqT
     try:
         found = checkpoint_utils.load_model_ensemble_and_task([arguments.path], overrides)
     except FileNotFoundError as error:
-        raise ValueError(
+        raise InputError(
             f"the model's dictionaries are not where they should be (`{error.filename}`): name the "
             "folder that holds them with --data."
         ) from error

@@ -24,7 +24,11 @@ class CrossEntropyWithAuxiliaryConfig(LabelSmoothedCrossEntropyCriterionConfig):
     """One weight for each auxiliary loss; 0 leaves it out of the objective, not out of the log."""
 
     mutual_information_weight: float = field(
-        default=0.0, metadata={"help": "weight of the negative mutual information (SUT: 0.1)"}
+        default=0.0,
+        metadata={
+            "help": "weight of the negative mutual information (the authors' 0.1 was not scaled by "
+            "the sample size and acted as about 1e-5)"
+        },
     )
     load_balance_weight: float = field(
         default=0.0, metadata={"help": "weight of the Switch load-balancing loss"}
@@ -99,14 +103,15 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "nsentences": sample["target"].size(0),
             "sample_size": sample_size,
         }
-        for name, term in self.auxiliary_terms(net_output[1]).items():
+        extra = net_output[1] if isinstance(net_output[1], Mapping) else {}
+        for name, term in self.auxiliary_terms(extra).items():
             # Added at weight 0 too: every parameter then has a gradient in every training step,
             # which data-parallel training relies on.
             loss = loss + sample_size * self.weights[name] * term
             logging_output[f"{name}_loss"] = sample_size * term.detach()
         logging_output["loss"] = loss.data
-        logging_output |= metrics.halting_sums(net_output[1].get("halting", {}))
-        logging_output |= metrics.routing_sums(net_output[1].get("routing", {}))
+        logging_output |= metrics.halting_sums(extra.get("halting", {}))
+        logging_output |= metrics.routing_sums(extra.get("routing", {}))
         if self.report_accuracy:
             correct, total = self.compute_accuracy(model, net_output, sample)
             logging_output |= {"n_correct": correct.item(), "total": total.item()}

@@ -128,15 +128,7 @@ def _attention(
     )
     num_experts = options.attention_experts
     router = _router(options, side, "attention", num_experts, options.attention_top_k)
-    if router is None:
-        return MultiheadAttention(core, **shape)
-    return MixtureAttention(
-        core,
-        router,
-        num_experts=num_experts,
-        expert_backend=str(options.expert_backend),
-        **shape,
-    )
+    return _ATTENTION[_kind(router)](options, core, router, shape)
 
 
 def _feed_forward(options: Any, side: _Side) -> nn.Module:
@@ -150,14 +142,7 @@ def _feed_forward(options: Any, side: _Side) -> nn.Module:
         activation_dropout=options.activation_dropout,
     )
     router = _router(options, side, "ffn", options.ffn_experts, options.ffn_top_k)
-    if router is None:
-        return FeedForward(**shape)
-    return MixtureFeedForward(
-        router,
-        num_experts=options.ffn_experts,
-        expert_backend=str(options.expert_backend),
-        **shape,
-    )
+    return _FEED_FORWARD[_kind(router)](options, router, shape)
 
 
 def _router(options: Any, side: _Side, kind: str, num_experts: int, top_k: int) -> Router | None:
@@ -181,6 +166,24 @@ def _positions(options: Any, side: _Side) -> nn.Module | None:
     check_choice("attention_positions", kind, _POSITIONS)
     return _POSITIONS[kind](options, side)
 
+
+def _kind(router: Router | None) -> str:
+    return "dense" if router is None else "mixture"
+
+
+_ATTENTION: dict[str, Any] = {
+    "dense": lambda options, core, router, shape: MultiheadAttention(core, **shape),
+    "mixture": lambda options, core, router, shape: MixtureAttention(
+        core, router, expert_backend=str(options.expert_backend), **shape
+    ),
+}
+
+_FEED_FORWARD: dict[str, Any] = {
+    "dense": lambda options, router, shape: FeedForward(**shape),
+    "mixture": lambda options, router, shape: MixtureFeedForward(
+        router, expert_backend=str(options.expert_backend), **shape
+    ),
+}
 
 _POSITIONS: dict[str, Any] = {
     "none": lambda options, side: None,

@@ -32,6 +32,10 @@ class EmbeddingOptions(FairseqDataclass):
             "help": "one embedding for source, target and output projection (joined dictionary)"
         },
     )
+    separate_embeddings: bool = field(
+        default=False,
+        metadata={"help": "share nothing, whatever the architecture says (two dictionaries)"},
+    )
     share_decoder_input_output_embed: bool = field(
         default=False, metadata={"help": "one embedding for target and output projection"}
     )

@@ -13,10 +13,10 @@ from fairseq.models import register_model_architecture
 from sut_fairseq.models import universal_transformer  # noqa: F401
 from sut_fairseq.modules.errors import InputError
 
-_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
+_WITH_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
 
 _SUT_WMT = dict(
-    **_HALTING,
+    **_WITH_HALTING,
     share_all_embeddings=True,
     encoder_embed_dim=512,
     encoder_layers=6,
@@ -67,7 +67,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     ),
     "sut_logical_inference": dict(
         _FORMAL,
-        **_HALTING,
+        **_WITH_HALTING,
         encoder_layers=12,
         decoder_layers=12,
         encoder_attention_heads=2,
@@ -78,7 +78,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         ffn_experts=12,
         ffn_top_k=4,
     ),
-    "ut_cfq": dict(_UT_CFQ, **_HALTING),
+    "ut_cfq": dict(_UT_CFQ, **_WITH_HALTING),
     "ut_cfq_t5": dict(
         _UT_CFQ,
         attention_positions="buckets",
@@ -86,7 +86,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         decoder_normalize_before=True,
     ),
     "sut_tiny": dict(
-        **_HALTING,
+        **_WITH_HALTING,
         encoder_normalize_before=True,
         decoder_normalize_before=True,
         encoder_embed_dim=128,
@@ -105,7 +105,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 
 
-def _refuse_half_precision_without_device(arguments: Namespace) -> None:
+def _refuse_unusable_precision(arguments: Namespace) -> None:
     """Say in a sentence what otherwise ends in a crash deep inside of fairseq's trainer.
 
     Meant for the command line of fairseq-train, which holds these flags; the options of a model,
@@ -124,7 +124,7 @@ def _refuse_half_precision_without_device(arguments: Namespace) -> None:
 def _register(name: str, options: dict[str, Any]) -> None:
     @register_model_architecture("universal_transformer", name)
     def fill_in(arguments: Namespace) -> None:
-        _refuse_half_precision_without_device(arguments)
+        _refuse_unusable_precision(arguments)
         for option, value in options.items():
             if not hasattr(arguments, option):
                 setattr(arguments, option, value)

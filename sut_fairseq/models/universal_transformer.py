@@ -118,8 +118,6 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         prev_output_tokens: Tensor,
         encoder_out: dict[str, Any],
         incremental_state: dict | None = None,
-        features_only: bool = False,
-        **unused: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Decode.
 
@@ -128,8 +126,6 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             encoder_out: what the encoder returned.
             incremental_state: fairseq's; if given, only the tokens that it has not seen yet are
                 computed.
-            features_only: return states instead of scores.
-            unused: what fairseq passes on to every decoder (`src_lengths`, ...).
 
         Returns:
             scores `(batch, new_len, vocabulary)` and a dict: `attn` `[None]`, and `routing` and
@@ -137,7 +133,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         """
         cache = None
         if incremental_state is not None:
-            cache = incremental_state.setdefault(self._cache_key, None)
+            cache = incremental_state.get(self._cache_key)
             if cache is None:
                 cache = incremental_state[self._cache_key] = DecodingCache(self.stack.num_steps)
         memory = None if cache is None else cache.memory
@@ -152,9 +148,8 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         states = self.embedding(prev_output_tokens, offset)
         padding_mask = prev_output_tokens[:, offset:].eq(self.dictionary.pad())
         output = self.stack(states, padding_mask, memory, cache)
-        scores = output.states if features_only else self.output_layer(output.states)
         statistics = _statistics("decoder", output)
-        return scores, {
+        return self.output_layer(output.states), {
             "attn": [None],
             **{kind: {**encoder_out.get(kind, {}), **own} for kind, own in statistics.items()},
         }
@@ -186,11 +181,6 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
     maps "encoder.feed_forward", "decoder.cross_attention", ... to `RoutingStatistics` and
     `extra["halting"]` maps "encoder" and "decoder" to `HaltingStatistics`, as far as they are on.
     """
-
-    def __init__(
-        self, encoder: UniversalTransformerEncoder, decoder: UniversalTransformerDecoder
-    ) -> None:
-        super().__init__(encoder, decoder)
 
     @classmethod
     def build_model(
@@ -244,11 +234,12 @@ def _build_embeddings(
     """Source embedding, target embedding and output projection, tied as the options say."""
     target_dim = decoder_embed_dim(cfg)
     source_tokens = _token_embedding(source, cfg.encoder_embed_dim)
-    if cfg.share_all_embeddings:
+    share_all = cfg.share_all_embeddings and not cfg.separate_embeddings
+    if share_all:
         if source != target:
             raise InputError(
                 "`share_all_embeddings` needs one dictionary for both languages, but the data has "
-                "two: preprocess with --joined-dictionary, or drop --share-all-embeddings."
+                "two: preprocess with --joined-dictionary, or train with --separate-embeddings."
             )
         if cfg.encoder_embed_dim != target_dim:
             raise InputError(
@@ -259,7 +250,8 @@ def _build_embeddings(
     else:
         target_tokens = _token_embedding(target, target_dim)
     projection = nn.Linear(target_dim, len(target), bias=False)
-    if cfg.share_all_embeddings or cfg.share_decoder_input_output_embed:
+    share_target = cfg.share_decoder_input_output_embed and not cfg.separate_embeddings
+    if share_all or share_target:
         projection.weight = target_tokens.weight
     else:
         nn.init.normal_(projection.weight, std=target_dim**-0.5)

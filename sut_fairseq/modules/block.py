@@ -54,7 +54,7 @@ class TransformerBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.pre_norm = pre_norm
         self.self_attention_norm = nn.LayerNorm(embed_dim)
-        self.cross_attention_norm = nn.LayerNorm(embed_dim) if cross_attention else None
+        self.cross_attention_norm = None if cross_attention is None else nn.LayerNorm(embed_dim)
         self.feed_forward_norm = nn.LayerNorm(embed_dim)
 
     def keys_values(self, expected: Tensor) -> tuple[Tensor, Tensor]:

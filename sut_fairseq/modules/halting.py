@@ -49,7 +49,7 @@ class StickBreakingHalting(nn.Module):
         requirement = "greater than 0, at most 1"
         check(0 < alpha_threshold <= 1, "alpha_threshold", requirement, alpha_threshold)
         self.alpha_threshold = alpha_threshold
-        self.hidden = nn.Linear(embed_dim, embed_dim)
+        self.input = nn.Linear(embed_dim, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(embed_dim, 2, bias=False)
         nn.init.zeros_(self.output.weight)
@@ -72,7 +72,7 @@ class StickBreakingHalting(nn.Module):
         Returns:
             the state that includes a_l.
         """
-        scores = self.output(self.dropout(F.gelu(self.hidden(hidden))))
+        scores = self.output(self.dropout(F.gelu(self.input(hidden))))
         log_halt, log_continue = scores.to(state.log_remaining.dtype).log_softmax(-1).unbind(-1)
         halt_probability = (log_halt + state.log_remaining).exp().to(hidden.dtype)
         return HaltingState(
@@ -80,7 +80,7 @@ class StickBreakingHalting(nn.Module):
             accumulated=state.accumulated + halt_probability.unsqueeze(-1) * hidden,
         )
 
-    def expected(self, hidden: Tensor, state: HaltingState) -> Tensor:
+    def expected_state(self, hidden: Tensor, state: HaltingState) -> Tensor:
         """Expected halted state s_l (SUT Eq. 3) from h_l and the state up to a_{l-1}."""
         remaining = state.log_remaining.exp().to(hidden.dtype)
         return remaining.unsqueeze(-1) * hidden + state.accumulated

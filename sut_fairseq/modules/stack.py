@@ -30,6 +30,37 @@ class StackOutput(NamedTuple):
     halting: HaltingStatistics | None
 
 
+class _Counts:
+    """Adds up `HaltingStatistics` while the loop runs."""
+
+    def __init__(self, num_tokens: int, num_steps: int) -> None:
+        self.num_tokens = num_tokens
+        self.num_steps = num_steps
+        self.steps_run = 0
+        self.expected_depth: Tensor | float = 0.0
+
+    def run(self, num_tokens: int, halting_state: HaltingState | None) -> None:
+        """Count a step: E[depth] is the sum over steps of the probability of reaching them."""
+        self.steps_run += num_tokens
+        if halting_state is not None:
+            self.expected_depth = self.expected_depth + halting_state.log_remaining.exp().sum()
+
+    def stop(self, log_remaining: Tensor, step: int) -> None:
+        """Count tokens that halt before this step: what mass they keep goes to the last step."""
+        unused = log_remaining.exp().sum()
+        self.expected_depth = self.expected_depth + unused * (self.num_steps - step)
+
+    def statistics(self, like: Tensor) -> HaltingStatistics:
+        """The sums, as tensors with the dtype and device of `like`."""
+        count = like.new_tensor
+        return HaltingStatistics(
+            tokens=count(self.num_tokens),
+            expected_depth=self.expected_depth + count(0.0),
+            steps_run=count(self.steps_run),
+            steps_possible=count(self.num_tokens * self.num_steps),
+        )
+
+
 class Stack(nn.Module):
     """Runs a block `num_steps` times over the tokens that have not halted (SUT Algorithm 1).
 
@@ -80,56 +111,58 @@ class Stack(nn.Module):
                 follow them, and the cache holds these as well afterwards.
         """
         tokens = changed = ActiveTokens.from_mask(~padding_mask)
-        hidden, expected = tokens.take(states), states
-        state = None if self.halting is None else self.halting.start(hidden)
-        num_tokens, steps_run = len(tokens), 0
-        expected_depth = states.new_zeros((), dtype=None if state is None else state[0].dtype)
+        hidden, expected_states = tokens.take(states), states
+        halting_state = None if self.halting is None else self.halting.start(hidden)
+        counts = _Counts(len(tokens), self.num_steps)
         keys_values: tuple[Tensor, Tensor] | None = None
         routing: dict[str, RoutingStatistics] = {}
 
         for step in range(self.num_steps):
-            if self.halting is not None and state is not None and step > 0 and len(tokens):
-                state = self.halting.advance(hidden, state)
-                halted = self.halting.halted(state)
-                if halted.any():
-                    # The mass that a token leaves unused counts as if on the last step.
-                    unused = state.log_remaining[halted].exp().sum()
-                    expected_depth = expected_depth + unused * (self.num_steps - step)
-                    running = halted.logical_not().nonzero().squeeze(1)
-                    tokens, hidden = tokens.select(running), hidden[running]
-                    state = state.select(running)
-            if cache is None and not len(tokens) and step > 0:
-                break
+            if halting_state is not None and step > 0 and len(tokens):
+                tokens, hidden, halting_state = self._halt(
+                    step, tokens, hidden, halting_state, counts
+                )
             if len(changed) or keys_values is None:
-                keys_values = self._update_keys_values(keys_values, changed, expected)
+                keys_values = self._update_keys_values(keys_values, changed, expected_states)
+            # A cache must hold what later positions will look for at each step, halted or not.
             memory = self._memory(keys_values, padding_mask, step, cache)
             changed = tokens
             if not len(tokens):
                 continue
-            steps_run += len(tokens)
-            if state is not None:
-                expected_depth = expected_depth + state.log_remaining.exp().sum()
-            inputs = (hidden, expected, tokens, state, memory, cross_memory)
+            counts.run(len(tokens), halting_state)
+            inputs = (hidden, expected_states, tokens, halting_state, memory, cross_memory)
             if self.checkpoint_activations and self.training:
                 outputs = checkpoint(self._run_step, *inputs, use_reentrant=False)
             else:
                 outputs = self._run_step(*inputs)
-            hidden, expected, step_routing = outputs
+            hidden, expected_states, step_routing = outputs
             for name, statistics in step_routing.items():
                 routing[name] = routing[name] + statistics if name in routing else statistics
 
         if cache is not None:
             cache.advance(states.shape[1])
         if self.final_norm is not None:
-            expected = self.final_norm(expected)
-        halting = None
-        if state is not None:
-            count = expected_depth.new_tensor
-            possible = num_tokens * self.num_steps
-            halting = HaltingStatistics(
-                count(num_tokens), expected_depth, count(steps_run), count(possible)
-            )
-        return StackOutput(expected, routing, halting)
+            expected_states = self.final_norm(expected_states)
+        halting = None if halting_state is None else counts.statistics(halting_state.log_remaining)
+        return StackOutput(expected_states, routing, halting)
+
+    def _halt(
+        self,
+        step: int,
+        tokens: ActiveTokens,
+        hidden: Tensor,
+        halting_state: HaltingState,
+        counts: _Counts,
+    ) -> tuple[ActiveTokens, Tensor, HaltingState]:
+        """Predict who halts before this step; the tokens that go on, their h and their state."""
+        assert self.halting is not None
+        halting_state = self.halting.advance(hidden, halting_state)
+        halted = self.halting.halted(halting_state)
+        if not halted.any():
+            return tokens, hidden, halting_state
+        counts.stop(halting_state.log_remaining[halted], step)
+        running = halted.logical_not().nonzero().squeeze(1)
+        return tokens.select(running), hidden[running], halting_state.select(running)
 
     def cross_memory(self, states: Tensor, padding_mask: Tensor) -> Memory:
         """Keys and values of cross-attention, once for all steps.
@@ -146,28 +179,31 @@ class Stack(nn.Module):
     def _run_step(
         self,
         hidden: Tensor,
-        expected: Tensor,
+        expected_states: Tensor,
         tokens: ActiveTokens,
-        state: HaltingState | None,
+        halting_state: HaltingState | None,
         memory: Memory,
         cross_memory: Memory | None,
     ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
         """One step for the active tokens: their h, the S of all tokens, routing statistics."""
-        call_weights = None if state is None else state.log_remaining.exp()
+        call_weights = None if halting_state is None else halting_state.log_remaining.exp()
         output = self.block(hidden, tokens, memory, cross_memory, call_weights)
-        halted_state = output.hidden
-        if self.halting is not None and state is not None:
-            halted_state = self.halting.expected(output.hidden, state)
-        return output.hidden, tokens.put(expected, halted_state), output.routing
+        own = output.hidden
+        if self.halting is not None and halting_state is not None:
+            own = self.halting.expected_state(own, halting_state)
+        return output.hidden, tokens.put(expected_states, own), output.routing
 
     def _update_keys_values(
-        self, keys_values: tuple[Tensor, Tensor] | None, changed: ActiveTokens, expected: Tensor
+        self,
+        keys_values: tuple[Tensor, Tensor] | None,
+        changed: ActiveTokens,
+        expected_states: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of all tokens, `(batch, length, num_heads, head_dim)`, after a step.
 
         Only those of the tokens that the step changed are computed.
         """
-        new = self.block.keys_values(changed.take(expected))
+        new = self.block.keys_values(changed.take(expected_states))
         if keys_values is None:
             return self._grids(changed, new)
         return changed.put(keys_values[0], new[0]), changed.put(keys_values[1], new[1])

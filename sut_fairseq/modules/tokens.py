@@ -80,7 +80,7 @@ class ActiveTokens:
         return flat if len(self) == flat.shape[0] else _DistinctRows.apply(flat, self.index)
 
     def put(self, grid: Tensor, values: Tensor) -> Tensor:
-        """A copy of `(batch, length, ...)` with the tokens' `(num_tokens, ...)` written in."""
+        """`(batch, length, ...)` with the tokens' `(num_tokens, ...)` in their places."""
         if len(self) == self.batch * self.length:
             return values.to(grid.dtype).view(grid.shape)
         return grid.flatten(0, 1).index_copy(0, self.index, values.to(grid.dtype)).view(grid.shape)

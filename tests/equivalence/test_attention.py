@@ -192,7 +192,7 @@ def test_all_experts_chosen_is_the_softmax_mixture() -> None:
     tokens = ActiveTokens.from_mask(~RIGHT[:2])
     memory = memory_of(layer, states, RIGHT[:2])
     inputs = tokens.take(states)
-    gates = layer.router.output(torch.tanh(layer.router.hidden(inputs))).softmax(-1)
+    gates = layer.router.output(torch.tanh(layer.router.input(inputs))).softmax(-1)
     expected = 0
     for expert in range(3):
         dense.query.weight.data = layer.query.weight[expert].T
@@ -210,7 +210,6 @@ def test_a_mixture_of_one_is_the_dense_layer() -> None:
         Router(EMBED_DIM, 1, 1),
         embed_dim=EMBED_DIM,
         source_dim=EMBED_DIM,
-        num_experts=1,
         num_heads=2,
         head_dim=HEAD_DIM,
     ).double()

@@ -56,7 +56,7 @@ def test_all_experts_chosen_is_the_softmax_mixture() -> None:
     layer = randomise(build_feed_forward(Options(ffn_top_k=4), 4).double())
     states = normal(5, EMBED_DIM)
     router = layer.router
-    gates = router.output(torch.tanh(router.hidden(states))).softmax(-1)
+    gates = router.output(torch.tanh(router.input(states))).softmax(-1)
     hidden = F.gelu(torch.einsum("nd,edh->neh", states, layer.input.weight) + layer.input.bias)
     values = torch.einsum("neh,ehd->ned", hidden, layer.output.weight) + layer.output.bias
     mixture = (gates.unsqueeze(-1) * values).sum(1)
@@ -69,7 +69,6 @@ def test_a_mixture_of_one_is_the_dense_layer() -> None:
     mixture = MixtureFeedForward(
         Router(EMBED_DIM, 1, 1),
         embed_dim=EMBED_DIM,
-        num_experts=1,
         hidden_dim=dense.input.out_features,
         activation=F.gelu,
     ).double()
@@ -149,7 +148,6 @@ def test_mixture_backends_agree(top_k: int, autocast: bool, device: str) -> None
         layer = MixtureFeedForward(
             router,
             embed_dim=8,
-            num_experts=6,
             hidden_dim=16,
             activation=F.gelu,
             expert_backend=backend,

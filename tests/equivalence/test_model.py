@@ -167,5 +167,5 @@ def test_a_lower_threshold_skips_more() -> None:
     shares = []
     for alpha_threshold in (1.0, 0.9, 0.5, 0.1):
         lower_threshold(model, alpha_threshold)
-        shares.append(float(losses.skipped_share(model(**batch())[1]["halting"]["decoder"])))
+        shares.append(float(model(**batch())[1]["halting"]["decoder"].skipped))
     assert shares == sorted(shares) and shares[0] < shares[-1]

@@ -15,8 +15,8 @@ def write_pairs(folder: Path, split: str, sentences: list[list[str]]) -> None:
     """Source: symbols; target: the same symbols in reverse, in capitals."""
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, lines in (
-        ("src", [" ".join(words) for words in sentences]),
-        ("tgt", [" ".join(words).upper()[::-1] for words in sentences]),
+        ("src", [" ".join(sentence) for sentence in sentences]),
+        ("tgt", [" ".join(sentence).upper()[::-1] for sentence in sentences]),
     ):
         (folder / f"{split}.{suffix}").write_text("".join(line + "\n" for line in lines))
 
@@ -26,14 +26,16 @@ def reversal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reversal")
     chance = random.Random(1)
     sentences = {tuple(chance.choices("abcdef", k=chance.randint(1, 5))) for _ in range(3000)}
-    ordered = [list(words) for words in sorted(sentences)]
+    ordered = [list(sentence) for sentence in sorted(sentences)]
     chance.shuffle(ordered)
-    for split, part in (("train", ordered[150:]), ("valid", ordered[:50]), ("test", ordered[50:150])):
+    for split, part in (
+        ("train", ordered[150:]),
+        ("valid", ordered[:50]),
+        ("test", ordered[50:150]),
+    ):
         write_pairs(folder, split, part)
     files = [
-        word
-        for split in ("train", "valid", "test")
-        for word in (f"--{split}pref", folder / split)
+        word for split in ("train", "valid", "test") for word in (f"--{split}pref", folder / split)
     ]
     run("fairseq-preprocess", "-s", "src", "-t", "tgt", *files, "--destdir", folder / "bin")
     return folder / "bin"

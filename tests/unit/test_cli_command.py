@@ -15,6 +15,7 @@ import torch
 
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli.user_dir import main as user_dir
+from sut_fairseq.modules.errors import InputError
 
 RAN: list[str] = []
 
@@ -40,9 +41,9 @@ def test_a_body_that_finishes_exits_with_0(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "done\n"
 
 
-def test_a_value_error_becomes_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_input_error_becomes_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def body() -> None:
-        raise ValueError("`top_k` is 6,\n   but at most 4.")
+        raise InputError("`top_k` is 6,\n   but at most 4.")
 
     assert run_command("sut-x", body) == 2
     captured = capsys.readouterr()

@@ -162,8 +162,8 @@ def test_halting_losses() -> None:
 
     one, other = halting(2, 5.0, 6, 8), halting(3, 6.0, 7, 12)
     assert float(losses.expected_depth(one)) == 2.5
-    assert float(losses.skipped_share(one)) == pytest.approx(0.25)
+    assert float(one.skipped) == pytest.approx(0.25)
     assert float(losses.expected_depth(one + other)) == pytest.approx(11 / 5)
-    assert float(losses.skipped_share(one + other)) == pytest.approx(1 - 13 / 20)
+    assert float((one + other).skipped) == pytest.approx(1 - 13 / 20)
     nothing = halting(0, 0.0, 0, 0)
-    assert losses.expected_depth(nothing).isfinite() and losses.skipped_share(nothing).isfinite()
+    assert losses.expected_depth(nothing).isfinite() and nothing.skipped.isfinite()

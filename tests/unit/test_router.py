@@ -15,8 +15,8 @@ from tests.comparison import normal, randomise
 def router_of(scores: Tensor, top_k: int, **options: bool) -> Router:
     """A router that gives every token these scores."""
     router = Router(2, len(scores), top_k, **options)
-    router.hidden.weight.data.zero_()
-    router.hidden.bias.data.fill_(100.0)  # tanh is 1
+    router.input.weight.data.zero_()
+    router.input.bias.data.fill_(100.0)  # tanh is 1
     router.output.weight.data = (scores / 2).unsqueeze(1).expand(-1, 2).clone()
     return router
 
@@ -49,7 +49,7 @@ def test_softmax_and_statistics_in_float32(autocast: bool) -> None:
         router, states = router.bfloat16(), states.bfloat16()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         routing = router(states)
-        scores = router.output(torch.tanh(router.hidden(states)))
+        scores = router.output(torch.tanh(router.input(states)))
     assert scores.dtype == torch.bfloat16
     assert routing.expert_weights.dtype == states.dtype
     probabilities = scores.double().softmax(-1)

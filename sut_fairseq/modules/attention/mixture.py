@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
-from sut_fairseq.modules.initialization import xavier_linear
+from sut_fairseq.modules.attention.projection import KeyValueProjection
 from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertLinear
 from sut_fairseq.modules.routing.router import Router
@@ -14,7 +14,7 @@ from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
 
 
-class MixtureAttention(nn.Module):
+class MixtureAttention(KeyValueProjection):
     """Each token attends with the heads of the experts it is routed to.
 
     One set of keys and values is shared by all experts; expert e has a query projection and an
@@ -24,10 +24,9 @@ class MixtureAttention(nn.Module):
 
     Args:
         core: scores, distribution and weighted sum.
-        router: chooses `top_k` of the experts for each token.
+        router: chooses among its `num_experts` experts for each token.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
-        num_experts: number of experts, as in the router.
         num_heads, head_dim: heads of each expert and their size.
         expert_backend: see `ExpertLinear`.
     """
@@ -39,30 +38,20 @@ class MixtureAttention(nn.Module):
         *,
         embed_dim: int,
         source_dim: int,
-        num_experts: int,
         num_heads: int,
         head_dim: int,
         expert_backend: str = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(source_dim, num_heads, head_dim)
         self.core = core
         self.router = router
-        self.num_experts = num_experts
-        self.num_heads = num_heads
-        self.head_dim = head_dim
         inner_dim = num_heads * head_dim
         self.query = ExpertLinear(
-            num_experts, embed_dim, inner_dim, bias=False, backend=expert_backend
+            router.num_experts, embed_dim, inner_dim, bias=False, backend=expert_backend
         )
-        self.key = xavier_linear(source_dim, inner_dim, bias=False)
-        self.value = xavier_linear(source_dim, inner_dim, bias=False)
         self.output = ExpertLinear(
-            num_experts, inner_dim, embed_dim, bias=False, backend=expert_backend
+            router.num_experts, inner_dim, embed_dim, bias=False, backend=expert_backend
         )
-
-    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (-1, self.num_heads, self.head_dim)
-        return self.key(states).view(shape), self.value(states).view(shape)
 
     def forward(
         self,
@@ -72,7 +61,7 @@ class MixtureAttention(nn.Module):
         call_weights: Tensor | None = None,
     ) -> tuple[Tensor, RoutingStatistics]:
         routing = self.router(states, call_weights)
-        dispatch = Dispatch.from_indices(routing.expert_indices, self.num_experts)
+        dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts)
         rows = self.query(dispatch.sort_tokens(states), dispatch.offsets)
         queries = dispatch.unsort(rows).unflatten(-1, (self.num_heads, self.head_dim))
         context = self.core(queries, tokens, memory).flatten(2)

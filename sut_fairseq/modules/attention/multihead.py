@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.attention.projection import KeyValueProjection
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
-class MultiheadAttention(nn.Module):
+class MultiheadAttention(KeyValueProjection):
     """Multi-head attention (Vaswani et al. 2017) without biases, of the `Attention` interface.
 
     Args:
@@ -29,18 +30,10 @@ class MultiheadAttention(nn.Module):
         num_heads: int,
         head_dim: int,
     ) -> None:
-        super().__init__()
+        super().__init__(source_dim, num_heads, head_dim)
         self.core = core
-        self.num_heads = num_heads
-        self.head_dim = head_dim
         self.query = xavier_linear(embed_dim, num_heads * head_dim, bias=False)
-        self.key = xavier_linear(source_dim, num_heads * head_dim, bias=False)
-        self.value = xavier_linear(source_dim, num_heads * head_dim, bias=False)
         self.output = xavier_linear(num_heads * head_dim, embed_dim, bias=False)
-
-    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (-1, self.num_heads, self.head_dim)
-        return self.key(states).view(shape), self.value(states).view(shape)
 
     def forward(
         self,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 class Dispatch(NamedTuple):
@@ -54,7 +56,7 @@ class Dispatch(NamedTuple):
 
         Unsorting first costs a copy but sums in a fixed order, unlike scattered additions.
         """
-        return torch.bmm(expert_weights.unsqueeze(1), self.unsort(rows)).squeeze(1)
+        return (expert_weights.unsqueeze(-1) * self.unsort(rows)).sum(dim=1)
 
 
 class _Permute(torch.autograd.Function):
@@ -85,6 +87,49 @@ class _SortTokens(torch.autograd.Function):
         (inverse,) = ctx.saved_tensors
         by_token = gradient.index_select(0, inverse).view(-1, ctx.top_k, gradient.shape[-1])
         return by_token.sum(dim=1), None, None, None
+
+
+class SegmentProducts(torch.autograd.Function):
+    """rows_e W_e (+ b_e) for each expert's segment of the rows, one product after the other.
+
+    Each product is written to its place, and so are the gradients: nothing is concatenated, and no
+    expert has a gradient of its own that would have to be stacked (W[e] would have one of the size
+    of W).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None, ends: list[int]
+    ) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        ctx.ends = ends
+        result = rows.new_empty(rows.shape[0], weight.shape[2])
+        for expert, segment in enumerate(_segments(ends)):
+            if bias is None:
+                torch.mm(rows[segment], weight[expert], out=result[segment])
+            else:
+                torch.addmm(bias[expert], rows[segment], weight[expert], out=result[segment])
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+        rows, weight = ctx.saved_tensors
+        rows_gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        weight_gradient = torch.empty_like(weight, memory_format=torch.contiguous_format)
+        bias_gradient = None
+        if ctx.needs_input_grad[2]:
+            bias_gradient = weight.new_empty(weight.shape[0], weight.shape[2])
+        for expert, segment in enumerate(_segments(ctx.ends)):
+            torch.mm(gradient[segment], weight[expert].T, out=rows_gradient[segment])
+            torch.mm(rows[segment].T, gradient[segment], out=weight_gradient[expert])
+            if bias_gradient is not None:
+                torch.sum(gradient[segment], dim=0, out=bias_gradient[expert])
+        return rows_gradient, weight_gradient, bias_gradient, None
+
+
+def _segments(ends: list[int]) -> Iterator[slice]:
+    return map(slice, [0, *ends[:-1]], ends)
 
 
 class ContiguousGradient(torch.autograd.Function):

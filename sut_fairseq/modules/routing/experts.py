@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.modules.errors import check, check_choice
-from sut_fairseq.modules.routing.dispatch import ContiguousGradient
+from sut_fairseq.modules.routing.dispatch import ContiguousGradient, SegmentProducts
 
 BACKENDS = ("auto", "loop", "grouped")
 
@@ -70,7 +70,7 @@ class ExpertLinear(nn.Module):
             bias = None if bias is None else bias.to(dtype)
         if self._use_grouped(rows):
             return self._grouped(rows, offsets, weight, bias)
-        return self._loop(rows, offsets, weight, bias)
+        return SegmentProducts.apply(rows, weight, bias, offsets.tolist())
 
     def _use_grouped(self, rows: Tensor) -> bool:
         if self.backend == "loop":
@@ -90,18 +90,6 @@ class ExpertLinear(nn.Module):
         )
         check(possible, "expert_backend", requirement, self.backend)
         return True
-
-    def _loop(self, rows: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        # unbind, not indexing: weight[e] would give every expert a full-size gradient.
-        weights = weight.unbind(0)
-        biases = [None] * self.num_experts if bias is None else list(bias.unbind(0))
-        ends = offsets.tolist()
-        sizes = [end - start for start, end in zip([0, *ends[:-1]], ends)]
-        parts = [
-            x @ w if b is None else torch.addmm(b, x, w)
-            for x, w, b in zip(rows.split(sizes), weights, biases)
-        ]
-        return torch.cat(parts)
 
     @staticmethod
     def _grouped(rows: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -16,9 +16,8 @@ class MixtureFeedForward(nn.Module):
     """y = sum over the chosen experts of g(e|h) W2_e act(W1_e h + b1_e) + b2_e.
 
     Args:
-        router: chooses `top_k` of its experts for each token.
+        router: chooses among its `num_experts` experts for each token.
         embed_dim: size of a token's state.
-        num_experts: number of experts, as in the router.
         hidden_dim: size of each expert's hidden layer.
         activation: elementwise function between the two layers.
         activation_dropout: dropout after the activation (DropFFD).
@@ -30,7 +29,6 @@ class MixtureFeedForward(nn.Module):
         router: Router,
         *,
         embed_dim: int,
-        num_experts: int,
         hidden_dim: int,
         activation: Callable[[Tensor], Tensor],
         activation_dropout: float = 0.0,
@@ -38,14 +36,13 @@ class MixtureFeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.router = router
-        self.num_experts = num_experts
         self.activation = activation
         self.activation_dropout = nn.Dropout(activation_dropout)
         self.input = ExpertLinear(
-            num_experts, embed_dim, hidden_dim, bias=True, backend=expert_backend
+            router.num_experts, embed_dim, hidden_dim, bias=True, backend=expert_backend
         )
         self.output = ExpertLinear(
-            num_experts, hidden_dim, embed_dim, bias=True, backend=expert_backend
+            router.num_experts, hidden_dim, embed_dim, bias=True, backend=expert_backend
         )
 
     def forward(
@@ -61,7 +58,7 @@ class MixtureFeedForward(nn.Module):
             the transformed tokens `(num_tokens, embed_dim)` and the routing statistics.
         """
         routing = self.router(states, call_weights)
-        dispatch = Dispatch.from_indices(routing.expert_indices, self.num_experts)
+        dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts)
         hidden = self.input(dispatch.sort_tokens(states), dispatch.offsets)
         hidden = self.activation_dropout(self.activation(hidden))
         rows = self.output(hidden, dispatch.offsets)

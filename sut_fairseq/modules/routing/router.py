@@ -56,9 +56,10 @@ class Router(nn.Module):
         super().__init__()
         requirement = f"between 1 and `num_experts` ({num_experts})"
         check(1 <= top_k <= num_experts, "top_k", requirement, top_k)
+        self.num_experts = num_experts
         self.top_k = top_k
         self.sample = sample
-        self.hidden = nn.Linear(embed_dim, embed_dim)
+        self.input = nn.Linear(embed_dim, embed_dim)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(embed_dim, num_experts, bias=False)
 
@@ -72,7 +73,7 @@ class Router(nn.Module):
         Returns:
             the decision; `expert_weights` in the dtype of `states`.
         """
-        scores = self.output(self.dropout(torch.tanh(self.hidden(states))))
+        scores = self.output(self.dropout(torch.tanh(self.input(states))))
         if scores.dtype != torch.float64:
             scores = scores.float()
         preference = scores
