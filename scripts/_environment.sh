@@ -131,7 +131,8 @@ prepare_environment() {
 (the first time takes minutes: fairseq is compiled)"
     rm -f "$repository"/.venv/installed-*
     # As an environment variable the pins hold for the compilation of fairseq too.
-    PIP_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    PIP_CONSTRAINT="$repository/constraints.txt" \
+        PIP_BUILD_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 \
         "$python" -m pip install --editable "$repository${extra:+[$extra]}" |
         { grep --line-buffered -v '^Requirement already satisfied' || true; } ||
         die "the installation failed; pip says why above."

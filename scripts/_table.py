@@ -17,7 +17,7 @@ def main() -> None:
         "skipped",
         "MACs per sentence",
     )
-    rows = [header]
+    rows: list[tuple[str, ...]] = [header]
     for threshold in thresholds:
         match = json.loads((run / f"threshold-{threshold}.exact_match.json").read_text())
         macs = json.loads((run / f"threshold-{threshold}.macs.json").read_text())

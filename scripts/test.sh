@@ -26,6 +26,7 @@ prepare_environment test
 cd "$repository"
 say "ruff"
 ruff check --quiet .
+ruff format --quiet --check . || die "some files are not formatted: run \`ruff format .\`."
 say "mypy"
 mypy --no-error-summary
 say "pytest"

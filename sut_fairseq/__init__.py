@@ -11,9 +11,27 @@ from typing import Any
 import numpy
 import torch
 
+from sut_fairseq._requirements import check_requirements
 from sut_fairseq.modules.errors import InputError
 
 __version__ = "0.1.0"
+
+
+def _show_input_errors_as_sentences() -> None:
+    """Let fairseq's commands end in the sentence of an `InputError`, not in a traceback.
+
+    Concerns only what nobody caught, in the process that imports the package; any other exception
+    is shown as before.
+    """
+    show_others = sys.excepthook
+
+    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if isinstance(error, InputError):
+            sys.stderr.write(f"error: {error}\n")
+        else:
+            show_others(kind, error, trace)
+
+    sys.excepthook = show
 
 
 def _allow_checkpoint_classes() -> None:
@@ -30,29 +48,13 @@ def _allow_checkpoint_classes() -> None:
     )
 
 
+_show_input_errors_as_sentences()
+check_requirements()
 _allow_checkpoint_classes()
 
 # Importing fairseq's tasks otherwise advertises tensorboardX on every start.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
-
-def _show_input_errors_as_sentences() -> None:
-    """Let fairseq's commands end in the sentence of an `InputError`, not in a traceback.
-
-    Concerns only what nobody caught; any other exception is shown as before.
-    """
-    show_others = sys.excepthook
-
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, InputError):
-            sys.stderr.write(f"error: {error}\n")
-        else:
-            show_others(kind, error, trace)
-
-    sys.excepthook = show
-
-
-_show_input_errors_as_sentences()
 
 # Importing them runs the decorators that register them; fairseq itself imports only models and
 # tasks of a user directory.

@@ -17,6 +17,7 @@ ALLOWED = {
     "losses": {"statistics"},
     "metrics": {"statistics"},
     "modules": {"statistics"},
+    "_requirements": {"modules"},
     "models": {"modules", "statistics"},
     "criterions": {"losses", "metrics", "statistics"},
     "tasks": {"metrics", "statistics"},
@@ -27,7 +28,7 @@ ALLOWED = {
         "analysis",
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
-    "": {"criterions", "models", "modules", "tasks"},
+    "": {"criterions", "models", "modules", "tasks", "_requirements"},
 }
 MAY_USE_FAIRSEQ = {"models", "criterions", "tasks", "metrics", "analysis", "cli"}
 
