@@ -137,7 +137,7 @@ def training_command(out: Path, counts: dict[str, Counts], joined: bool, arch: s
         ["--criterion", "cross_entropy_with_auxiliary"],
         ["--label-smoothing", "0.1", "--mutual-information-weight", "0.001"],
         ["--expected-depth-weight", "0.0001"],
-        ["--optimizer", "adam", "--adam-betas", "'(0.9, 0.98)'", "--adam-eps", "1e-9"],
+        ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9"],
         ["--clip-norm", "1.0", "--lr", "0.0007"],
         ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000"],
         ["--max-tokens", "4096", "--max-update", "100000"],

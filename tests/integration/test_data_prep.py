@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.integration import commands
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -62,6 +65,20 @@ def fake_fairseq(folder: Path, body: str) -> dict[str, str]:
     (package / "__init__.py").touch()
     (package / "preprocess.py").write_text(body, encoding="utf-8")
     return {"PYTHONPATH": str(package.parent)}
+
+
+@pytest.mark.parametrize("options", [[], ["--joined"]], ids=["two dictionaries", "one"])
+def test_the_printed_command_trains(
+    repository: Path, tiny: Path, tmp_path: Path, options: list[str]
+) -> None:
+    """As it is printed, but for a smaller model and one update."""
+    result = run(command(repository, tiny, tmp_path / "out", *options), tmp_path)
+    printed = result.stdout.partition("Train on it with:\n")[2]
+    program, *arguments = shlex.split(printed.replace("\\\n", " "))
+    shorter = ("--max-update", 1, "--cpu", "--num-workers", 0)
+    commands.run("fairseq-train", *arguments, *commands.SMALL, *shorter, cwd=tmp_path)
+    assert program.endswith("fairseq-train")
+    assert (tmp_path / "checkpoints" / "out" / "checkpoint_last.pt").exists()
 
 
 def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
