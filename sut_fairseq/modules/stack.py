@@ -71,7 +71,8 @@ class Stack(nn.Module):
     Args:
         block: the shared block.
         num_steps: number of steps, at least 1; the weights do not depend on it.
-        halting: the halting unit; None runs all steps for all tokens.
+        halting: the halting unit; None runs all steps for all tokens. With one step it is never
+            asked, and its parameters get no gradient.
         final_norm: applied to the result (pre-norm blocks need it); None: nothing.
         checkpoint_activations: recompute each step in the backward pass instead of keeping its
             activations.

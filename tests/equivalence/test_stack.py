@@ -97,6 +97,28 @@ def test_decoder(alpha_threshold: float | None, num_experts: int) -> None:
     assert_halting_varies(expected, alpha_threshold)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("alpha_threshold", [0.999, 0.7, 0.5, 0.3])
+def test_single_precision(alpha_threshold: float) -> None:
+    """Skipping equals masking in the precision of ordinary training, too."""
+    options = Options(
+        attention_top_k=2,
+        ffn_top_k=2,
+        positions="window",
+        num_steps=4,
+        alpha_threshold=alpha_threshold,
+    )
+    stack = build_stack(options, 3).float()
+    states = normal(*LEFT.shape, EMBED_DIM).float()
+    output = run(stack, states, LEFT)
+    weights = {name: parameter.double() for name, parameter in stack.named_parameters()}
+    expected = references.stack(weights, options, states.double(), LEFT)
+    assert int(output.halting.steps_run) == sum(expected.steps)
+    torch.testing.assert_close(
+        output.states.double()[~LEFT], expected.states[~LEFT], rtol=1e-5, atol=1e-5
+    )
+
+
 def assert_halting_varies(expected: references.Result, alpha_threshold: float | None) -> None:
     """Guard against an example in which nothing halts, or everything at once."""
     if alpha_threshold is None:
