@@ -235,6 +235,13 @@ def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqT
             f"the model's dictionaries are not where they should be (`{error.filename}`): name the "
             "folder that holds them with --data."
         ) from error
+    except RuntimeError as error:
+        if "size mismatch" not in str(error):
+            raise
+        raise InputError(
+            f"the model in `{arguments.path}` does not fit the dictionaries of its data folder: "
+            "give --data a folder that was prepared with the dictionaries of the training data."
+        ) from error
     ensemble, _, task = found
     return ensemble[0], task
 

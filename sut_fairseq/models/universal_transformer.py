@@ -239,7 +239,8 @@ def _build_embeddings(
         if source != target:
             raise InputError(
                 "`share_all_embeddings` needs one dictionary for both languages, but the data has "
-                "two: preprocess with --joined-dictionary, or train with --separate-embeddings."
+                "two: preprocess with --joined-dictionary (parallel_text.sh: --joined), or train "
+                "with --separate-embeddings."
             )
         if cfg.encoder_embed_dim != target_dim:
             raise InputError(

@@ -49,7 +49,8 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
         (
             "--share-all-embeddings",
             "`share_all_embeddings` needs one dictionary for both languages, but the data has two: "
-            "preprocess with --joined-dictionary, or train with --separate-embeddings.",
+            "preprocess with --joined-dictionary (parallel_text.sh: --joined), or train with "
+            "--separate-embeddings.",
         ),
         ("--fp16", "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16."),
         (

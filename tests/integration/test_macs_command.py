@@ -152,3 +152,10 @@ def test_data_that_is_gone(trained: Path, data: Path, tmp_path: Path) -> None:
     shutil.copytree(data, tmp_path / "moved")
     moved = ("--data", tmp_path / "moved")
     assert run("sut-macs", "--path", tmp_path / "checkpoint.pt", *moved).stdout
+
+
+def test_data_with_other_dictionaries(trained: Path, joined_data: Path) -> None:
+    finished = run("sut-macs", "--path", trained, "--data", joined_data, ok=False)
+    assert finished.status == 2
+    assert "does not fit the dictionaries of its data folder" in finished.last_line
+    assert "Traceback" not in finished.stderr
