@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 
+from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._requirements import check_requirements
 from sut_fairseq.modules.errors import InputError
 
@@ -51,6 +52,7 @@ def _allow_checkpoint_classes() -> None:
 _show_input_errors_as_sentences()
 check_requirements()
 _allow_checkpoint_classes()
+keep_freed_memory()
 
 # Importing fairseq's tasks otherwise advertises tensorboardX on every start.
 logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)

@@ -42,7 +42,9 @@ def build_attention(
     """Dense for one expert, like the package's own assembly."""
     positions = {
         "none": lambda: None,
-        "window": lambda: RelativeWindow(options.num_heads, HEAD_DIM, window),
+        "window": lambda: RelativeWindow(
+            options.num_heads, HEAD_DIM, window, causal=options.causal
+        ),
         "buckets": lambda: RelativeBuckets(
             options.num_heads,
             num_buckets=num_buckets,

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.position_scores import RelativeWindow
 from sut_fairseq.modules.errors import InputError
-from sut_fairseq.modules.routing.experts import ExpertLinear
+from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
 
 PRODUCTS = "attention products"
@@ -147,7 +147,8 @@ class _Counter(nn.Module):
         self.batch = batch
         self.names = {module: name for name, module in model.named_modules()}
         self.hooks: dict[type[nn.Module], Callable[..., None]] = {
-            ExpertLinear: self._hook(_expert_linear),
+            ExpertInput: self._hook(_expert_linear),
+            ExpertOutput: self._hook(_expert_linear),
             AttentionCore: self._products_hook,
             FairseqAttention: self._fairseq_attention_hook,
             nn.Linear: self._hook(MODULES_MAPPING[nn.Linear]),
@@ -217,7 +218,8 @@ class _Counter(nn.Module):
         if isinstance(module.positions, RelativeWindow):
             furthest = tokens.length - 1 + memory.query_offset
             window = module.positions.window
-            per_query += min(window, furthest) + min(window, num_keys - 1) + 1
+            later = 0 if module.positions.causal else min(window, num_keys - 1)
+            per_query += min(window, furthest) + later + 1
         self.result.by_kind[PRODUCTS] += queries.numel() * per_query
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
@@ -243,6 +245,7 @@ class _Counter(nn.Module):
 
 
 def _expert_linear(module: Any, inputs: Any, output: Tensor) -> None:
-    """MACs of the rows an expert layer was given; like ptflops' rule for nn.Linear."""
+    """MACs of an expert layer, a row for each pair of token and expert; as for nn.Linear."""
+    num_pairs = inputs[-1].order.numel()
     bias = 0 if module.bias is None else module.out_features
-    module.__flops__ += output.shape[0] * (module.in_features * module.out_features + bias)
+    module.__flops__ += num_pairs * (module.in_features * module.out_features + bias)

@@ -188,7 +188,10 @@ _FEED_FORWARD: dict[str, Any] = {
 _POSITIONS: dict[str, Any] = {
     "none": lambda options, side: None,
     "window": lambda options, side: RelativeWindow(
-        side.num_heads, side.head_dim, options.attention_window
+        side.num_heads,
+        side.head_dim,
+        options.attention_window,
+        causal=side.name == "decoder",
     ),
     "buckets": lambda options, side: RelativeBuckets(
         side.num_heads,

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.stack import Stack, StackOutput
 
@@ -41,7 +42,7 @@ class _Embedding(nn.Module):
             if absolute_positions
             else None
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, offset: int = 0) -> Tensor:
         """Embed columns `offset` and after of `(batch, length)`: -> `(batch, rest, embed_dim)`."""

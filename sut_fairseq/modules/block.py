@@ -7,6 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.interface import Attention, Memory
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
 
@@ -51,7 +52,7 @@ class TransformerBlock(nn.Module):
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
         self.self_attention_norm = nn.LayerNorm(embed_dim)
         self.cross_attention_norm = None if cross_attention is None else nn.LayerNorm(embed_dim)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.initialization import xavier_linear
 
 
@@ -29,7 +30,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = activation
-        self.activation_dropout = nn.Dropout(activation_dropout)
+        self.activation_dropout = Dropout(activation_dropout)
         self.input = xavier_linear(embed_dim, hidden_dim)
         self.output = xavier_linear(hidden_dim, embed_dim)
 

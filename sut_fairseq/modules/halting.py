@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import check
 
 
@@ -50,7 +51,7 @@ class StickBreakingHalting(nn.Module):
         check(0 < alpha_threshold <= 1, "alpha_threshold", requirement, alpha_threshold)
         self.alpha_threshold = alpha_threshold
         self.input = nn.Linear(embed_dim, embed_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(embed_dim, 2, bias=False)
         nn.init.zeros_(self.output.weight)
 

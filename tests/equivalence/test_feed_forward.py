@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sut_fairseq.modules.routing.dispatch import Dispatch
-from sut_fairseq.modules.routing.experts import ExpertLinear
+from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
 from tests import reference_losses, references
@@ -89,50 +89,64 @@ def test_a_mixture_of_one_is_the_dense_layer() -> None:
             torch.testing.assert_close(map_back(own), dense_own, rtol=1e-12, atol=1e-12)
 
 
-def _expert_linear(backend: str, bias: bool, device: str, dtype: torch.dtype) -> ExpertLinear:
-    layer = ExpertLinear(4, 8, 16, bias=bias, backend=backend)
-    return randomise(layer).to(device, dtype)
-
-
 @needs_grouped
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("inactive", [0, 2], ids=["all active", "some inactive"])
 @pytest.mark.parametrize(
     "experts",
-    [[0, 1, 2, 3, 3, 1, 0], [0, 0, 3, 3, 3, 3, 0], [2] * 5, [1, 2, 1], [3]],
-    ids=["all used", "middle two empty", "one takes all", "first and last empty", "one row"],
+    [[0, 1, 2, 3, 3, 1, 0], [0, 0, 3, 3, 3, 3, 0], [2] * 5, [1, 2, 1], [3, 3, 3]],
+    ids=["all used", "middle two empty", "one takes all", "first and last empty", "few rows"],
 )
 def test_expert_backends_agree(
-    experts: list[int], bias: bool, dtype: torch.dtype, device: str
+    experts: list[int], inactive: int, bias: bool, dtype: torch.dtype, device: str
 ) -> None:
-    dispatch = Dispatch.from_indices(torch.tensor(experts, device=device).unsqueeze(1), 4)
+    """Also that inactive tokens get 0, and nobody anything from them."""
     tokens = normal(len(experts), 8, dtype=dtype).detach().to(device).requires_grad_()
-    rows = dispatch.sort_tokens(tokens)
-    outputs, gradients = {}, {}
+    first = torch.tensor(experts, device=device)
+    indices = torch.stack([first, (first + 1) % 4], dim=1)
+    gates = normal(len(experts), 2, seed=1, dtype=dtype).detach().to(device).requires_grad_()
+    active = torch.arange(len(experts), device=device) >= inactive
+    results = {}
     for backend in ("loop", "grouped"):
-        layer = _expert_linear(backend, bias, device, dtype)
-        outputs[backend] = layer(rows, dispatch.offsets)
-        # `sum` hands back an expanded gradient, with strides of 0, that grouped_mm cannot take.
-        objective = outputs[backend].float().square().sum() + outputs[backend].sum()
-        gradients[backend] = torch.autograd.grad(
-            objective, [tokens, *layer.parameters()], retain_graph=True
+        dispatch = Dispatch.from_indices(indices, 4, active if inactive else None)
+        layers = (
+            ExpertInput(4, 8, 16, bias=bias, backend=backend),
+            ExpertOutput(4, 16, 8, bias=bias, backend=backend),
         )
-        used = layer.weight.new_zeros(4).index_fill(0, torch.tensor(experts, device=device), 1)
-        touched = gradients[backend][1].abs().amax((1, 2)) > 0
-        assert touched.tolist() == used.bool().tolist()
-    assert_near(outputs["grouped"], outputs["loop"], dtype)
-    for ours, theirs in zip(gradients["grouped"], gradients["loop"]):
+        for layer in layers:
+            randomise(layer).to(device, dtype)
+        rows = layers[0](tokens, dispatch)
+        output = layers[1](rows, gates, dispatch)
+        assert not output[:inactive].any()
+        # `sum` hands back an expanded gradient, with strides of 0, that grouped_mm cannot take.
+        objective = output.float().square().sum() + output.sum() + rows.sum()
+        parameters = [p for layer in layers for p in layer.parameters()]
+        gradients = torch.autograd.grad(objective, [tokens, gates, *parameters])
+        assert not gradients[0][:inactive].any()
+        used = torch.zeros(4, dtype=torch.bool, device=device)
+        used[indices[active].flatten()] = True
+        for gradient in gradients[2:]:
+            assert torch.equal(gradient.flatten(1).abs().amax(1) > 0, used)
+        results[backend] = [rows, output, *gradients]
+    for ours, theirs in zip(results["grouped"], results["loop"]):
         assert_near(ours, theirs, dtype)
 
 
-@needs_grouped
-def test_sum_of_grouped_rows_has_a_gradient() -> None:
-    layer = _expert_linear("grouped", False, "cpu", torch.float32)
-    rows = normal(6, 8, dtype=torch.float32)
-    layer(rows, torch.tensor([1, 3, 3, 6], dtype=torch.int32)).sum().backward()
-    expected = layer.weight.sum(-1)[[0, 1, 1, 3, 3, 3]]
-    torch.testing.assert_close(rows.grad, expected)
+@pytest.mark.parametrize("bias", [False, True])
+def test_gradients_of_the_loop_are_exact(bias: bool) -> None:
+    """Against finite differences, in float64; one expert has no rows."""
+    indices = torch.tensor([[0, 2], [2, 3], [3, 0], [2, 0]])
+    dispatch = Dispatch.from_indices(indices, 4)
+    first = randomise(ExpertInput(4, 3, 5, bias=bias, backend="loop").double())
+    second = randomise(ExpertOutput(4, 5, 2, bias=bias, backend="loop").double())
+    parameters = [*first.parameters(), *second.parameters()]
+
+    def both(tokens: Tensor, gates: Tensor, *_: Tensor) -> Tensor:
+        return second(first(tokens, dispatch).tanh(), gates, dispatch)
+
+    assert torch.autograd.gradcheck(both, (normal(4, 3), normal(4, 2, seed=1), *parameters))
 
 
 @needs_grouped
@@ -167,7 +181,9 @@ def test_mixture_backends_agree(top_k: int, autocast: bool, device: str) -> None
 
 
 def test_auto_is_the_loop_on_a_cpu_and_in_float64() -> None:
-    rows = normal(4, 8)
-    offsets = torch.tensor([1, 2, 3, 4], dtype=torch.int32)
-    loop, auto = (_expert_linear(name, True, "cpu", torch.float64) for name in ("loop", "auto"))
-    assert torch.equal(loop(rows, offsets), auto(rows, offsets))
+    dispatch = Dispatch.from_indices(torch.tensor([[0], [3], [1]]), 4)
+    loop, auto = (
+        randomise(ExpertInput(4, 8, 16, bias=True, backend=name).double())(normal(3, 8), dispatch)
+        for name in ("loop", "auto")
+    )
+    assert torch.equal(loop, auto)

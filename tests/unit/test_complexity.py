@@ -107,11 +107,12 @@ class Formula:
         once = self.paper() - (self.sizes.steps - 1) * self.cross_keys_values()
         s, n, m = self.sizes, self.source[0], self.target[0]
 
-        def self_attention(length: int) -> int:
-            offsets = 0 if s.window is None else 2 * min(s.window, length - 1) + 1
+        def self_attention(length: int, directions: int) -> int:
+            offsets = 0 if s.window is None else directions * min(s.window, length - 1) + 1
             return 2 * length + offsets
 
-        products = sum(self.source) * self_attention(n) + sum(self.target) * self_attention(m)
+        products = sum(self.source) * self_attention(n, 2)
+        products += sum(self.target) * self_attention(m, 1)
         products += sum(self.target) * 2 * n
         return once + products * s.top_k[0] * s.inner
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.distributions import softmax
 from sut_fairseq.modules.attention.interface import Memory, query_positions, visible_keys
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -37,7 +38,7 @@ class AttentionCore(nn.Module):
         super().__init__()
         self.positions = positions
         self.distribution = distribution
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.causal = causal
 
     def forward(self, queries: Tensor, tokens: ActiveTokens, memory: Memory) -> Tensor:

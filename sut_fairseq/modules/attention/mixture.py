@@ -8,7 +8,7 @@ from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.projection import KeyValueProjection
 from sut_fairseq.modules.routing.dispatch import Dispatch
-from sut_fairseq.modules.routing.experts import ExpertLinear
+from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
@@ -28,7 +28,7 @@ class MixtureAttention(KeyValueProjection):
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
         num_heads, head_dim: heads of each expert and their size.
-        expert_backend: see `ExpertLinear`.
+        expert_backend: see `ExpertInput`.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class MixtureAttention(KeyValueProjection):
         self.core = core
         self.router = router
         inner_dim = num_heads * head_dim
-        self.query = ExpertLinear(
+        self.query = ExpertInput(
             router.num_experts, embed_dim, inner_dim, bias=False, backend=expert_backend
         )
-        self.output = ExpertLinear(
+        self.output = ExpertOutput(
             router.num_experts, inner_dim, embed_dim, bias=False, backend=expert_backend
         )
 
@@ -62,8 +62,8 @@ class MixtureAttention(KeyValueProjection):
     ) -> tuple[Tensor, RoutingStatistics]:
         routing = self.router(states, call_weights)
         dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts)
-        rows = self.query(dispatch.sort_tokens(states), dispatch.offsets)
-        queries = dispatch.unsort(rows).unflatten(-1, (self.num_heads, self.head_dim))
+        queries = dispatch.unsort(self.query(states, dispatch))
+        queries = queries.unflatten(-1, (self.num_heads, self.head_dim))
         context = self.core(queries, tokens, memory).flatten(2)
-        rows = self.output(dispatch.sort_pairs(context), dispatch.offsets)
-        return dispatch.combine(rows, routing.expert_weights.to(rows.dtype)), routing.statistics
+        rows = dispatch.sort_pairs(context)
+        return self.output(rows, routing.expert_weights, dispatch), routing.statistics

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from sut_fairseq.modules.errors import check
 
@@ -19,12 +21,14 @@ class RelativeWindow(nn.Module):
         num_heads: number of heads that have embeddings of their own.
         head_dim: size of a query.
         window: W, the greatest offset that is told apart.
+        causal: whether only earlier keys are visible; what later ones would score is undefined.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, window: int) -> None:
+    def __init__(self, num_heads: int, head_dim: int, window: int, *, causal: bool = False) -> None:
         super().__init__()
         check(window >= 0, "attention_window", "at least 0", window)
         self.window = window
+        self.causal = causal
         self.embedding = nn.Parameter(torch.zeros(num_heads, 2 * window + 1, head_dim))
 
     def forward(self, queries: Tensor, positions: Tensor, num_keys: int, furthest: int) -> Tensor:
@@ -39,15 +43,55 @@ class RelativeWindow(nn.Module):
         Returns:
             `(batch, num_heads, width, top_k, num_keys)`.
         """
-        batch, num_heads, width, top_k, head_dim = queries.shape
-        lowest, highest = max(-self.window, -furthest), min(self.window, num_keys - 1)
+        lowest = max(-self.window, -furthest)
+        highest = 0 if self.causal else min(self.window, num_keys - 1)
         embedding = self.embedding[:, lowest + self.window : highest + self.window + 1]
         by_offset = queries.flatten(2, 3) @ embedding.to(queries.dtype).transpose(1, 2)
-        by_offset = by_offset.view(batch, num_heads, width, top_k, -1)
-        key_positions = torch.arange(num_keys, device=positions.device)
-        offset = (key_positions - positions.unsqueeze(-1)).clamp(lowest, highest) - lowest
-        index = offset[:, None, :, None].expand(-1, num_heads, -1, top_k, -1)
-        return by_offset.gather(-1, index)
+        by_offset = by_offset.view(*queries.shape[:4], -1)
+        first = positions + lowest
+        # No gradient comes back from later keys of a causal attention.
+        may_clip = furthest > -lowest or (not self.causal and num_keys - 1 > highest)
+        return _ByKey.apply(by_offset, first, num_keys, may_clip)
+
+
+class _ByKey(torch.autograd.Function):
+    """From scores by offset `(batch, heads, width, top_k, num_offsets)` to scores by key.
+
+    Score of key j: that of offset number clip(j - first), where `first` `(batch, width)` is the
+    key that offset number 0 points at. The gradient is a gather too, not a scattered addition,
+    but for the outermost offsets, which sum up all that was clipped to them.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, by_offset: Tensor, first: Tensor, num_keys: int, may_clip: bool
+    ) -> Tensor:
+        ctx.save_for_backward(first)
+        ctx.num_offsets, ctx.may_clip = by_offset.shape[-1], may_clip
+        keys = torch.arange(num_keys, device=first.device)
+        number = (keys - first.unsqueeze(-1)).clamp_(0, ctx.num_offsets - 1)
+        return by_offset.gather(-1, _for_all_heads(number, by_offset))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        (first,) = ctx.saved_tensors
+        first, num_keys = first.unsqueeze(-1), gradient.shape[-1]
+        keys = first + torch.arange(ctx.num_offsets, device=first.device)
+        exists = (keys >= 0) & (keys < num_keys)
+        result = gradient.gather(-1, _for_all_heads(keys.clamp(0, num_keys - 1), gradient))
+        result = result.mul_(exists[:, None, :, None])
+        if ctx.may_clip:
+            keys = torch.arange(num_keys, device=first.device)
+            below, above = keys < first, keys >= first + ctx.num_offsets
+            result[..., 0] += (gradient * below[:, None, :, None]).sum(dim=-1)
+            result[..., -1] += (gradient * above[:, None, :, None]).sum(dim=-1)
+        return result, None, None, None
+
+
+def _for_all_heads(index: Tensor, like: Tensor) -> Tensor:
+    """`(batch, width, n)` as an index into the last axis of `(batch, heads, width, top_k, m)`."""
+    return index[:, None, :, None].expand(-1, like.shape[1], -1, like.shape[3], -1)
 
 
 class RelativeBuckets(nn.Module):

@@ -1,4 +1,4 @@
-"""Per-expert linear maps over tokens sorted by expert, with two interchangeable backends."""
+"""Per-expert linear maps around the order of a `Dispatch`, with two interchangeable backends."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.modules.errors import check, check_choice
-from sut_fairseq.modules.routing.dispatch import ContiguousGradient, SegmentProducts
+from sut_fairseq.modules.routing.dispatch import Dispatch
+from sut_fairseq.modules.routing.grouped import grouped_input, grouped_output
+from sut_fairseq.modules.routing.segments import SegmentInput, SegmentOutput
 
 BACKENDS = ("auto", "loop", "grouped")
 
 
-class ExpertLinear(nn.Module):
-    """One linear map per expert, y = x W_e (+ b_e), applied to rows sorted by expert.
+class _ExpertLinear(nn.Module):
+    """One linear map per expert, x W_e (+ b_e).
 
     All experts live in stacked parameters, so the training graph is the same whichever experts a
     batch uses.
 
     Args:
         num_experts: number of maps.
-        in_features, out_features: sizes of x and y.
+        in_features, out_features: sizes of x and of the result.
         bias: whether each map has a bias.
         backend: "loop" (one matrix product per expert; any dtype), "grouped" (one
             `torch.nn.functional.grouped_mm`; float32, bfloat16 or float16, sizes in multiples of
@@ -51,57 +53,77 @@ class ExpertLinear(nn.Module):
         bound = math.sqrt(6 / (in_features + out_features))
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, rows: Tensor, offsets: Tensor) -> Tensor:
-        """Apply to each row the map of its expert.
+    def _parameters_for(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The input and the parameters in the dtype to compute in."""
+        if not torch.is_autocast_enabled(states.device.type):
+            return states, self.weight, self.bias
+        # Autocast does not know grouped_mm, so both backends cast by hand, alike.
+        dtype = torch.get_autocast_dtype(states.device.type)
+        bias = None if self.bias is None else self.bias.to(dtype)
+        return states.to(dtype), self.weight.to(dtype), bias
 
-        Args:
-            rows: sorted by expert, `(num_rows, in_features)`.
-            offsets: end of each expert's segment, `(num_experts,)`, int32; the last is `num_rows`.
-
-        Returns:
-            `(num_rows, out_features)`, in the autocast dtype if autocasting.
-        """
-        weight: Tensor = self.weight
-        bias: Tensor | None = self.bias
-        if torch.is_autocast_enabled(rows.device.type):
-            # Autocast does not know grouped_mm, so both backends cast by hand, alike.
-            dtype = torch.get_autocast_dtype(rows.device.type)
-            rows, weight = rows.to(dtype), weight.to(dtype)
-            bias = None if bias is None else bias.to(dtype)
-        if self._use_grouped(rows):
-            return self._grouped(rows, offsets, weight, bias)
-        return SegmentProducts.apply(rows, weight, bias, offsets.tolist())
-
-    def _use_grouped(self, rows: Tensor) -> bool:
+    def _use_grouped(self, states: Tensor) -> bool:
         if self.backend == "loop":
             return False
         sizes = self.in_features, self.out_features
         possible = (
             hasattr(F, "grouped_mm")
-            and rows.dtype in (torch.bfloat16, torch.float16, torch.float32)
-            and all(size * rows.element_size() % 16 == 0 for size in sizes)
+            and states.dtype in (torch.bfloat16, torch.float16, torch.float32)
+            and all(size * states.element_size() % 16 == 0 for size in sizes)
         )
         if self.backend == "auto":
-            return possible and rows.is_cuda
+            return possible and states.is_cuda
         requirement = (
-            f"auto or loop for {rows.dtype} experts of {sizes[0]} x {sizes[1]} with torch "
+            f"auto or loop for {states.dtype} experts of {sizes[0]} x {sizes[1]} with torch "
             f"{torch.__version__} (grouped_mm needs float32 or less and sizes in multiples of 16 "
             "bytes)"
         )
         check(possible, "expert_backend", requirement, self.backend)
         return True
 
-    @staticmethod
-    def _grouped(rows: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        product = F.grouped_mm(ContiguousGradient.apply(rows), weight, offs=offsets)
-        product = ContiguousGradient.apply(product)
-        if bias is None:
-            return product
-        row_index = torch.arange(rows.shape[0], device=rows.device, dtype=offsets.dtype)
-        return product + bias[torch.searchsorted(offsets, row_index, right=True)]
-
     def extra_repr(self) -> str:
         return (
             f"num_experts={self.num_experts}, in_features={self.in_features}, "
             f"out_features={self.out_features}, bias={self.bias is not None}, {self.backend}"
         )
+
+
+class ExpertInput(_ExpertLinear):
+    """From tokens to the experts they chose: row_e = x W_e (+ b_e)."""
+
+    def forward(self, states: Tensor, dispatch: Dispatch) -> Tensor:
+        """Apply to each token the maps of its experts.
+
+        Args:
+            states: `(num_tokens, in_features)`.
+            dispatch: which experts the tokens chose.
+
+        Returns:
+            a row for each pair of token and expert, in the order of `dispatch`,
+            `(num_pairs, out_features)`, 0 where inactive; in the autocast dtype if autocasting.
+        """
+        states, weight, bias = self._parameters_for(states)
+        if self._use_grouped(states):
+            return grouped_input(states, weight, bias, dispatch)
+        return SegmentInput.apply(states, weight, bias, dispatch)
+
+
+class ExpertOutput(_ExpertLinear):
+    """From the experts back to the tokens: y = sum over the chosen experts of g (row W_e + b_e)."""
+
+    def forward(self, rows: Tensor, expert_weights: Tensor, dispatch: Dispatch) -> Tensor:
+        """Apply to each row the map of its expert and add up what belongs to a token.
+
+        Args:
+            rows: in the order of `dispatch`, `(num_pairs, in_features)`.
+            expert_weights: g, `(num_tokens, top_k)`.
+            dispatch: which experts the tokens chose.
+
+        Returns:
+            `(num_tokens, out_features)`, 0 where inactive; in the autocast dtype if autocasting.
+        """
+        rows, weight, bias = self._parameters_for(rows)
+        expert_weights = expert_weights.to(rows.dtype)
+        if self._use_grouped(rows):
+            return grouped_output(rows, expert_weights, weight, bias, dispatch)
+        return SegmentOutput.apply(rows, expert_weights, weight, bias, dispatch)

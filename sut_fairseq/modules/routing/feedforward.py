@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.routing.dispatch import Dispatch
-from sut_fairseq.modules.routing.experts import ExpertLinear
+from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.statistics import RoutingStatistics
 
@@ -21,7 +22,7 @@ class MixtureFeedForward(nn.Module):
         hidden_dim: size of each expert's hidden layer.
         activation: elementwise function between the two layers.
         activation_dropout: dropout after the activation (DropFFD).
-        expert_backend: see `ExpertLinear`.
+        expert_backend: see `ExpertInput`.
     """
 
     def __init__(
@@ -37,11 +38,11 @@ class MixtureFeedForward(nn.Module):
         super().__init__()
         self.router = router
         self.activation = activation
-        self.activation_dropout = nn.Dropout(activation_dropout)
-        self.input = ExpertLinear(
+        self.activation_dropout = Dropout(activation_dropout)
+        self.input = ExpertInput(
             router.num_experts, embed_dim, hidden_dim, bias=True, backend=expert_backend
         )
-        self.output = ExpertLinear(
+        self.output = ExpertOutput(
             router.num_experts, hidden_dim, embed_dim, bias=True, backend=expert_backend
         )
 
@@ -59,8 +60,6 @@ class MixtureFeedForward(nn.Module):
         """
         routing = self.router(states, call_weights)
         dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts)
-        hidden = self.input(dispatch.sort_tokens(states), dispatch.offsets)
+        hidden = self.input(states, dispatch)
         hidden = self.activation_dropout(self.activation(hidden))
-        rows = self.output(hidden, dispatch.offsets)
-        weights = routing.expert_weights.to(rows.dtype)
-        return dispatch.combine(rows, weights), routing.statistics
+        return self.output(hidden, routing.expert_weights, dispatch), routing.statistics

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import check
 from sut_fairseq.statistics import RoutingStatistics, route_statistics
 
@@ -60,7 +61,7 @@ class Router(nn.Module):
         self.top_k = top_k
         self.sample = sample
         self.input = nn.Linear(embed_dim, embed_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(embed_dim, num_experts, bias=False)
 
     def forward(self, states: Tensor, call_weights: Tensor | None = None) -> Routing:

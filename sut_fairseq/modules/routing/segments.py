@@ -1,0 +1,158 @@
+"""Expert products one expert after the other: the backend for CPUs, and for any dtype.
+
+On a CPU what is not a matrix product costs as much as one, mostly because fresh memory does. Here
+the rows of an expert are gathered into, and scattered from, a scratch buffer that all experts
+share and that stays in the cache: the gathered input and the weighted output of all pairs never
+exist. Sums over the experts of a token run in expert order, so results are reproducible and do
+not depend on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sut_fairseq.modules.routing.dispatch import Dispatch
+
+
+class SegmentInput(torch.autograd.Function):
+    """rows_e = x[tokens of e] W_e (+ b_e): `(num_tokens, d)` -> `(num_pairs, out)`, sorted."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tokens: Tensor, weight: Tensor, bias: Tensor | None, dispatch: Dispatch
+    ) -> Tensor:
+        ctx.save_for_backward(tokens, weight)
+        ctx.dispatch = dispatch
+        result = tokens.new_empty(dispatch.order.numel(), weight.shape[2])
+        *segments, inactive = result.split(dispatch.sizes)
+        inactive.zero_()
+        scratch = _scratch(tokens, dispatch, tokens.shape[1])
+        for expert, index in _used(dispatch):
+            own = torch.index_select(tokens, 0, index, out=scratch[: index.numel()])
+            _product(own, weight[expert], bias, expert, segments[expert])
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
+        tokens, weight = ctx.saved_tensors
+        dispatch: Dispatch = ctx.dispatch
+        gradients = gradient.contiguous().split(dispatch.sizes)
+        tokens_gradient = _accumulator(tokens)
+        weight_gradient, bias_gradient = _parameter_gradients(
+            weight, ctx.needs_input_grad[2], dispatch
+        )
+        scratch = _scratch(tokens, dispatch, tokens.shape[1])
+        for expert, index in _used(dispatch):
+            own = torch.index_select(tokens, 0, index, out=scratch[: index.numel()])
+            incoming = gradients[expert]
+            torch.mm(own.T, incoming, out=weight_gradient[expert])
+            if bias_gradient is not None:
+                torch.sum(incoming, dim=0, out=bias_gradient[expert])
+            torch.mm(incoming, weight[expert].T, out=own)
+            tokens_gradient.index_add_(0, index, own.to(tokens_gradient.dtype))
+        return tokens_gradient.to(tokens.dtype), weight_gradient, bias_gradient, None
+
+
+class SegmentOutput(torch.autograd.Function):
+    """y = sum over a token's rows of g (row W_e + b_e): `(num_pairs, d)` -> `(num_tokens, out)`.
+
+    The products are not kept for the gradient of the weights g, which is
+    (row W_e + b_e) . dy = row . (dy W_e^T) + b_e . dy, and dy W_e^T is needed anyway.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        expert_weights: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        dispatch: Dispatch,
+    ) -> Tensor:
+        ctx.save_for_backward(rows, expert_weights, weight, bias)
+        ctx.dispatch = dispatch
+        result = _accumulator(rows.new_empty(expert_weights.shape[0], weight.shape[2]))
+        gates = expert_weights.flatten().index_select(0, dispatch.order).unsqueeze(1)
+        gates_by_expert = gates.to(result.dtype).split(dispatch.sizes)
+        segments = rows.split(dispatch.sizes)
+        scratch = _scratch(rows, dispatch, weight.shape[2])
+        for expert, index in _used(dispatch):
+            product = scratch[: index.numel()]
+            _product(segments[expert], weight[expert], bias, expert, product)
+            weighted = product.to(result.dtype).mul_(gates_by_expert[expert])
+            result.index_add_(0, index, weighted)
+        return result.to(rows.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None]:
+        rows, expert_weights, weight, bias = ctx.saved_tensors
+        dispatch: Dispatch = ctx.dispatch
+        rows_gradient = torch.empty_like(rows)
+        gates = expert_weights.flatten().index_select(0, dispatch.order).unsqueeze(1)
+        gates_gradient = torch.zeros_like(gates)
+        weight_gradient, bias_gradient = _parameter_gradients(weight, bias is not None, dispatch)
+        *outgoing_segments, inactive = rows_gradient.split(dispatch.sizes)
+        inactive.zero_()
+        segments = rows.split(dispatch.sizes)
+        gates_by_expert = gates.split(dispatch.sizes)
+        gates_gradients = gates_gradient.split(dispatch.sizes)
+        scratch = _scratch(rows, dispatch, weight.shape[2])
+        for expert, index in _used(dispatch):
+            incoming = torch.index_select(gradient, 0, index, out=scratch[: index.numel()])
+            outgoing, own = outgoing_segments[expert], segments[expert]
+            torch.mm(incoming, weight[expert].T, out=outgoing)
+            torch.sum(outgoing * own, dim=1, keepdim=True, out=gates_gradients[expert])
+            if bias is not None:
+                gates_gradients[expert].addmm_(incoming, bias[expert].unsqueeze(1))
+            outgoing.mul_(gates_by_expert[expert])
+            incoming.mul_(gates_by_expert[expert])
+            torch.mm(own.T, incoming, out=weight_gradient[expert])
+            if bias_gradient is not None:
+                torch.sum(incoming, dim=0, out=bias_gradient[expert])
+        by_pair = torch.empty_like(gates).index_copy_(0, dispatch.order, gates_gradient)
+        gradients = rows_gradient, by_pair.view_as(expert_weights)
+        return *gradients, weight_gradient, bias_gradient, None
+
+
+def _used(dispatch: Dispatch) -> Iterator[tuple[int, Tensor]]:
+    """Each expert that has rows, and their tokens."""
+    for expert, index in enumerate(dispatch.tokens_by_expert[:-1]):
+        if index.numel():
+            yield expert, index
+
+
+def _scratch(like: Tensor, dispatch: Dispatch, width: int) -> Tensor:
+    """Room for the rows of the busiest expert."""
+    return like.new_empty(max(dispatch.sizes[:-1]), width)
+
+
+def _accumulator(like: Tensor) -> Tensor:
+    """Zeros in float32 or better, so that a sum over experts is rounded once."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    return torch.zeros(like.shape, dtype=dtype, device=like.device)
+
+
+def _parameter_gradients(
+    weight: Tensor, has_bias: bool, dispatch: Dispatch
+) -> tuple[Tensor, Tensor | None]:
+    """Room for the gradients of all experts; those of experts without rows are 0 already."""
+    weight_gradient = torch.empty_like(weight)
+    for expert, size in enumerate(dispatch.sizes[:-1]):
+        if size == 0:
+            weight_gradient[expert].zero_()
+    bias_gradient = weight.new_zeros(weight.shape[0], weight.shape[2]) if has_bias else None
+    return weight_gradient, bias_gradient
+
+
+def _product(rows: Tensor, weight: Tensor, bias: Tensor | None, expert: int, out: Tensor) -> None:
+    if bias is None:
+        torch.mm(rows, weight, out=out)
+    else:
+        torch.addmm(bias[expert], rows, weight, out=out)

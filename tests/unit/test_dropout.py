@@ -1,0 +1,53 @@
+"""Dropout: what is dropped, what is kept, and how often."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sut_fairseq.modules.dropout import Dropout
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_drops_the_share_and_scales_the_rest(p: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.ones(999, 1001, dtype=dtype, requires_grad=True)
+    result = Dropout(p)(x)
+    assert result.dtype == dtype
+    kept = result != 0
+    share = float(kept.double().mean())
+    assert share == pytest.approx(1 - p, abs=5 * (p * (1 - p) / x.numel()) ** 0.5)
+    torch.testing.assert_close(
+        result[kept].mean(), torch.tensor(1 / (1 - p), dtype=dtype), rtol=1e-3, atol=0
+    )
+    # Neighbours share a random word: neither along rows nor along columns may they agree.
+    for pairs in (kept[1:] & kept[:-1], kept[:, 1:] & kept[:, :-1], kept[:, 2:] & kept[:, :-2]):
+        assert float(pairs.double().mean()) == pytest.approx((1 - p) ** 2, abs=0.004)
+    result.sum().backward()
+    assert torch.equal(x.grad, result.detach())
+
+
+def test_the_seed_decides() -> None:
+    x, dropout = torch.ones(7, 3), Dropout(0.5)
+    torch.manual_seed(1)
+    first = dropout(x)
+    second = dropout(x)
+    torch.manual_seed(1)
+    assert torch.equal(dropout(x), first)
+    assert not torch.equal(first, second)
+
+
+def test_does_nothing_in_evaluation_or_at_zero() -> None:
+    x = torch.ones(5)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0.0)(x) is x
+
+
+@pytest.mark.parametrize("p", [1e-9, 1.0])
+def test_probabilities_that_16_bits_do_not_hold(p: float) -> None:
+    assert Dropout(p)(torch.ones(100)).unique().tolist() == [1.0 if p < 0.5 else 0.0]
+
+
+def test_an_empty_input_stays_empty() -> None:
+    assert Dropout(0.5)(torch.ones(0, 3)).shape == (0, 3)
