@@ -71,6 +71,7 @@ def build_stack(
     *,
     cross: bool = False,
     checkpoint: bool = False,
+    layout: str = "auto",
     seed: int = 1,
 ) -> Stack:
     """A stack in float64 with random weights, those of the halting unit included."""
@@ -93,6 +94,7 @@ def build_stack(
         halting=halting,
         final_norm=nn.LayerNorm(EMBED_DIM) if options.pre_norm else None,
         checkpoint_activations=checkpoint,
+        layout=layout,
     ).double()
     randomise(stack, seed)
     if stack.halting is not None:

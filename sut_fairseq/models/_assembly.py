@@ -107,6 +107,7 @@ def build_stack(options: Any, name: Literal["encoder", "decoder"]) -> Stack:
         halting=_HALTING[side.halting](options, side),
         final_norm=nn.LayerNorm(side.embed_dim) if side.pre_norm else None,
         checkpoint_activations=options.checkpoint_activations,
+        layout=str(options.token_layout),
     )
 
 

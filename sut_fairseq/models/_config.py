@@ -13,6 +13,7 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from sut_fairseq.modules.routing.experts import BACKENDS
+from sut_fairseq.modules.tokens import LAYOUTS
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -68,6 +69,13 @@ class DepthOptions(FairseqDataclass):
         default=False, metadata={"help": "layer norm before each decoder sublayer, not after"}
     )
     dropout: float = field(default=0.1, metadata={"help": "dropout of embeddings and sublayers"})
+    token_layout: ChoiceEnum(list(LAYOUTS)) = field(  # type: ignore[valid-type]
+        default="auto",
+        metadata={
+            "help": "how padded and halted tokens are left out: compact drops them, masked keeps "
+            "all shapes constant (for torch.compile); all give the same result"
+        },
+    )
     checkpoint_activations: bool = field(
         default=False,
         metadata={"help": "recompute each step in the backward pass: less memory, more time"},

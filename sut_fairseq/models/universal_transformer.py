@@ -72,7 +72,8 @@ class UniversalTransformerEncoder(FairseqEncoder):
 
         Returns:
             fairseq's `encoder_out`: `[(src_len, batch, embed_dim)]`, its `encoder_padding_mask`:
-            `[(batch, src_len)]`, True = padding, and the `routing` and `halting` statistics.
+            `[(batch, src_len)]`, True = padding, and the `routing` and `halting` statistics;
+            after `reorder_encoder_out` also `rows`.
         """
         _check_precision(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
@@ -84,14 +85,14 @@ class UniversalTransformerEncoder(FairseqEncoder):
         }
 
     def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
-        """Select sentences, `new_order` `(new_batch,)`; the statistics stay those of the batch."""
-        return {
-            **encoder_out,
-            "encoder_out": [x.index_select(1, new_order) for x in encoder_out["encoder_out"]],
-            "encoder_padding_mask": [
-                mask.index_select(0, new_order) for mask in encoder_out["encoder_padding_mask"]
-            ],
-        }
+        """Select sentences, `new_order` `(new_batch,)`; the statistics stay those of the batch.
+
+        Nothing is copied: `rows`, `[(new_batch,)]`, says which sentence of the tensors each one
+        reads, so that the hypotheses of a beam share their source's keys and values.
+        """
+        rows = encoder_out.get("rows")
+        chosen = new_order if rows is None else rows[0].index_select(0, new_order)
+        return {**encoder_out, "rows": [chosen]}
 
     def max_positions(self) -> int:
         return self._max_positions
@@ -136,13 +137,15 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         if incremental_state is not None:
             cache = incremental_state.get(self._cache_key)
             if cache is None:
-                cache = incremental_state[self._cache_key] = DecodingCache(self.stack.num_steps)
+                cache = incremental_state[self._cache_key] = DecodingCache()
         memory = None if cache is None else cache.memory
         if memory is None:
             memory = self.stack.cross_memory(
                 encoder_out["encoder_out"][0].transpose(0, 1),
                 encoder_out["encoder_padding_mask"][0],
             )
+            if "rows" in encoder_out:
+                memory = memory._replace(rows=encoder_out["rows"][0])
         offset = 0
         if cache is not None:
             cache.memory, offset = memory, cache.length

@@ -32,7 +32,8 @@ class TransformerBlock(nn.Module):
 
     Args:
         self_attention, cross_attention: attention kinds; a decoder block has both.
-        feed_forward: maps `(num_tokens, embed_dim)` and call weights to the same and statistics.
+        feed_forward: maps `(num_tokens, embed_dim)`, call weights and which tokens are active to
+            the same and statistics.
         embed_dim: size of a token's state.
         dropout: dropout of each sublayer's result.
         pre_norm: layer norm before instead of after each sublayer.
@@ -91,13 +92,14 @@ class TransformerBlock(nn.Module):
         def sublayer(name: str, states: Tensor, *inputs: object) -> Tensor:
             norm = getattr(self, f"{name}_norm")
             normed = norm(states) if self.pre_norm else states
-            result, statistics = getattr(self, name)(normed, *inputs, call_weights)
+            result, statistics = getattr(self, name)(normed, *inputs)
             if statistics is not None:
                 routing[name] = statistics
             states = states + self.dropout(result)
             return states if self.pre_norm else norm(states)
 
-        hidden = sublayer("self_attention", hidden, tokens, memory)
+        hidden = sublayer("self_attention", hidden, tokens, memory, call_weights)
         if self.cross_attention is not None:
-            hidden = sublayer("cross_attention", hidden, tokens, cross_memory)
-        return BlockOutput(sublayer("feed_forward", hidden), routing)
+            hidden = sublayer("cross_attention", hidden, tokens, cross_memory, call_weights)
+        hidden = sublayer("feed_forward", hidden, call_weights, tokens.active)
+        return BlockOutput(hidden, routing)

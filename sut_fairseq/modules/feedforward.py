@@ -34,7 +34,9 @@ class FeedForward(nn.Module):
         self.input = xavier_linear(embed_dim, hidden_dim)
         self.output = xavier_linear(hidden_dim, embed_dim)
 
-    def forward(self, states: Tensor, call_weights: Tensor | None = None) -> tuple[Tensor, None]:
-        """Transform tokens `(num_tokens, embed_dim)`; nothing is routed, so no statistics."""
+    def forward(
+        self, states: Tensor, call_weights: Tensor | None = None, active: Tensor | None = None
+    ) -> tuple[Tensor, None]:
+        """Transform tokens `(num_tokens, embed_dim)`, all of them; nothing is routed."""
         hidden = self.activation_dropout(self.activation(self.input(states)))
         return self.output(hidden), None

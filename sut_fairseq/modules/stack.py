@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.block import TransformerBlock
-from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.errors import check, check_choice
 from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
-from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.modules.tokens import LAYOUTS, ActiveTokens
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
 
 
@@ -33,31 +34,37 @@ class StackOutput(NamedTuple):
 class _Counts:
     """Adds up `HaltingStatistics` while the loop runs."""
 
-    def __init__(self, num_tokens: int, num_steps: int) -> None:
+    def __init__(self, num_tokens: int | Tensor, num_steps: int) -> None:
         self.num_tokens = num_tokens
         self.num_steps = num_steps
-        self.steps_run = 0
+        self.steps_run: int | Tensor = 0
         self.expected_depth: Tensor | float = 0.0
 
-    def run(self, num_tokens: int, halting_state: HaltingState | None) -> None:
+    def run(self, num_tokens: int | Tensor, remaining: Tensor | None) -> None:
         """Count a step: E[depth] is the sum over steps of the probability of reaching them."""
-        self.steps_run += num_tokens
-        if halting_state is not None:
-            self.expected_depth = self.expected_depth + halting_state.log_remaining.exp().sum()
+        self.steps_run = self.steps_run + num_tokens
+        if remaining is not None:
+            self.expected_depth = self.expected_depth + remaining.sum()
 
-    def stop(self, log_remaining: Tensor, step: int) -> None:
+    def stop(self, remaining: Tensor, halted: Tensor, step: int) -> None:
         """Count tokens that halt before this step: what mass they keep goes to the last step."""
-        unused = log_remaining.exp().sum()
+        unused = (remaining * halted).sum()
         self.expected_depth = self.expected_depth + unused * (self.num_steps - step)
 
     def statistics(self, like: Tensor) -> HaltingStatistics:
         """The sums, as tensors with the dtype and device of `like`."""
-        count = like.new_tensor
+
+        def tensor(number: Tensor | float) -> Tensor:
+            # Filling happens on the device; a tensor made from a number would be copied there.
+            if isinstance(number, Tensor):
+                return number.to(like.dtype)
+            return torch.full((), number, dtype=like.dtype, device=like.device)
+
         return HaltingStatistics(
-            tokens=count(self.num_tokens),
-            expected_depth=self.expected_depth + count(0.0),
-            steps_run=count(self.steps_run),
-            steps_possible=count(self.num_tokens * self.num_steps),
+            tokens=tensor(self.num_tokens),
+            expected_depth=tensor(self.expected_depth),
+            steps_run=tensor(self.steps_run),
+            steps_possible=tensor(self.num_tokens * self.num_steps),
         )
 
 
@@ -76,6 +83,9 @@ class Stack(nn.Module):
         final_norm: applied to the result (pre-norm blocks need it); None: nothing.
         checkpoint_activations: recompute each step in the backward pass instead of keeping its
             activations.
+        layout: how tokens that are padding or have halted are left out, "compact" or "masked"
+            (see `tokens`), or "auto": masked where reading their number would cost more than
+            computing them, in training on a GPU, and under `torch.compile`; else compact.
     """
 
     def __init__(
@@ -86,14 +96,17 @@ class Stack(nn.Module):
         halting: StickBreakingHalting | None = None,
         final_norm: nn.Module | None = None,
         checkpoint_activations: bool = False,
+        layout: str = "auto",
     ) -> None:
         super().__init__()
+        check_choice("token_layout", layout, LAYOUTS)
         check(num_steps >= 1, "num_steps", "at least 1", num_steps)
         self.block = block
         self.num_steps = num_steps
         self.halting = halting
         self.final_norm = final_norm
         self.checkpoint_activations = checkpoint_activations
+        self.layout = layout
 
     def forward(
         self,
@@ -111,27 +124,36 @@ class Stack(nn.Module):
             cache: earlier positions in incremental decoding; `states` are then the positions that
                 follow them, and the cache holds these as well afterwards.
         """
-        tokens = changed = ActiveTokens.from_mask(~padding_mask)
+        tokens = changed = self._tokens(padding_mask)
         hidden, expected_states = tokens.take(states), states
         halting_state = None if self.halting is None else self.halting.start(hidden)
-        counts = _Counts(len(tokens), self.num_steps)
+        counts = _Counts(tokens.count(), self.num_steps)
         keys_values: tuple[Tensor, Tensor] | None = None
         routing: dict[str, RoutingStatistics] = {}
 
         for step in range(self.num_steps):
-            if halting_state is not None and step > 0 and len(tokens):
+            if halting_state is not None and step > 0:
                 tokens, hidden, halting_state = self._halt(
                     step, tokens, hidden, halting_state, counts
                 )
+            if cache is None:
+                # Nobody else will look at the keys and values of a sentence that has halted.
+                changed = changed.in_sentences_of(tokens)
             if len(changed) or keys_values is None:
                 keys_values = self._update_keys_values(keys_values, changed, expected_states)
-            # A cache must hold what later positions will look for at each step, halted or not.
-            memory = self._memory(keys_values, padding_mask, step, cache)
-            changed = tokens
+            keys, values = (grid.transpose(1, 2) for grid in keys_values)
             if not len(tokens):
-                continue
-            counts.run(len(tokens), halting_state)
-            inputs = (hidden, expected_states, tokens, halting_state, memory, cross_memory)
+                if cache is not None:
+                    cache.fill(step, keys, values)
+                break
+            memory = Memory(keys, values, padding_mask)
+            if cache is not None:
+                memory = cache.extend(step, keys, values)
+            changed = tokens
+            remaining = None if halting_state is None else halting_state.log_remaining.exp()
+            weights = tokens.weights(remaining, hidden)
+            counts.run(tokens.count(), None if remaining is None else weights)
+            inputs = (hidden, expected_states, tokens, halting_state, weights, memory, cross_memory)
             if self.checkpoint_activations and self.training:
                 outputs = checkpoint(self._run_step, *inputs, use_reentrant=False)
             else:
@@ -159,11 +181,20 @@ class Stack(nn.Module):
         assert self.halting is not None
         halting_state = self.halting.advance(hidden, halting_state)
         halted = self.halting.halted(halting_state)
-        if not halted.any():
+        remaining = tokens.weights(halting_state.log_remaining.exp(), hidden)
+        assert remaining is not None
+        counts.stop(remaining, halted, step)
+        tokens, places = tokens.keep(~halted)
+        if places is None:
             return tokens, hidden, halting_state
-        counts.stop(halting_state.log_remaining[halted], step)
-        running = halted.logical_not().nonzero().squeeze(1)
-        return tokens.select(running), hidden[running], halting_state.select(running)
+        return tokens, hidden[places], halting_state.select(places)
+
+    def _tokens(self, padding_mask: Tensor) -> ActiveTokens:
+        layout = self.layout
+        if layout == "auto":
+            masked = torch.compiler.is_compiling() or (self.training and padding_mask.is_cuda)
+            layout = "masked" if masked else "compact"
+        return ActiveTokens.from_mask(~padding_mask, layout)
 
     def cross_memory(self, states: Tensor, padding_mask: Tensor) -> Memory:
         """Keys and values of cross-attention, once for all steps.
@@ -172,7 +203,7 @@ class Stack(nn.Module):
             states: the encoder's states, `(batch, source_length, source_dim)`.
             padding_mask: True at padding, `(batch, source_length)`.
         """
-        tokens = ActiveTokens.from_mask(~padding_mask)
+        tokens = self._tokens(padding_mask)
         new = self.block.cross_keys_values(tokens.take(states))
         keys, values = (grid.transpose(1, 2) for grid in self._grids(tokens, new))
         return Memory(keys, values, padding_mask)
@@ -183,11 +214,11 @@ class Stack(nn.Module):
         expected_states: Tensor,
         tokens: ActiveTokens,
         halting_state: HaltingState | None,
+        call_weights: Tensor | None,
         memory: Memory,
         cross_memory: Memory | None,
     ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
         """One step for the active tokens: their h, the S of all tokens, routing statistics."""
-        call_weights = None if halting_state is None else halting_state.log_remaining.exp()
         output = self.block(hidden, tokens, memory, cross_memory, call_weights)
         own = output.hidden
         if self.halting is not None and halting_state is not None:
@@ -214,15 +245,3 @@ class Stack(nn.Module):
         """Lay keys and values `(num_tokens, ...)` out as `(batch, length, ...)`; 0 elsewhere."""
         blank = new[0].new_zeros(tokens.batch, tokens.length, *new[0].shape[1:])
         return tokens.put(blank, new[0]), tokens.put(blank, new[1])
-
-    @staticmethod
-    def _memory(
-        keys_values: tuple[Tensor, Tensor],
-        padding_mask: Tensor,
-        step: int,
-        cache: DecodingCache | None,
-    ) -> Memory:
-        keys, values = (grid.transpose(1, 2) for grid in keys_values)
-        if cache is not None:
-            return cache.extend(step, keys, values)
-        return Memory(keys, values, padding_mask)

@@ -1,103 +1,197 @@
-"""The tokens of a padded batch that are still being computed."""
+"""The tokens of a padded batch that are still being computed, in two layouts.
+
+What works on one token at a time (projections, experts, norms, halting) takes a flat list of
+tokens, `(num_tokens, ...)`. `CompactTokens` list active tokens only: padding and halted tokens cost
+nothing, but how many there are must be read from the device. `MaskedTokens` list every token of
+the batch and remember who is active: shapes never change, so nothing waits for the device and
+`torch.compile` sees one graph; of inactive tokens only the experts' work is saved.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from sut_fairseq.modules.arrangement import Arrangement, DistinctRows
 
-class _DistinctRows(torch.autograd.Function):
-    """rows[index] for distinct indices: the gradient is copied where indexing would add it up."""
+LAYOUTS = ("auto", "compact", "masked")
 
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
-        ctx.save_for_backward(index)
-        ctx.num_rows = rows.shape[0]
-        return rows.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (index,) = ctx.saved_tensors
-        blank = gradient.new_zeros(ctx.num_rows, *gradient.shape[1:])
-        return blank.index_copy_(0, index, gradient), None
+_Own = TypeVar("_Own", bound="ActiveTokens")
 
 
-@dataclass(frozen=True)
-class ActiveTokens:
+class ActiveTokens(ABC):
     """A list of tokens of a `(batch, length)` grid, in row-major order.
-
-    What works on one token at a time (projections, experts, norms, halting) takes the flat list
-    `(num_tokens, ...)`: padding and halted tokens are not in it and cost nothing. Attention, which
-    works on sentences, takes the list left-aligned by sentence, `(batch, width, ...)`, where width
-    is the greatest number of listed tokens in one sentence.
 
     Attributes:
         batch, length: size of the grid.
-        index: position of each token in the flattened grid, `(num_tokens,)`.
-        slot: position of each token in the flattened `(batch, width)` arrangement.
-        width: see above.
+        active: which tokens of the list are active, `(num_tokens,)`; None: all.
     """
 
     batch: int
     length: int
+    active: Tensor | None
+
+    @staticmethod
+    def from_mask(active: Tensor, layout: str = "compact") -> ActiveTokens:
+        """Tokens where `active` `(batch, length)` is True, in the layout "compact" or "masked"."""
+        batch, length = active.shape
+        if layout == "masked":
+            return MaskedTokens(batch, length, active.flatten())
+        return CompactTokens(batch, length, active.flatten().nonzero().squeeze(1))
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of tokens in the list."""
+
+    @property
+    @abstractmethod
+    def column(self) -> Tensor:
+        """Position of each token in its sentence, `(num_tokens,)`."""
+
+    @abstractmethod
+    def count(self) -> int | Tensor:
+        """Number of active tokens."""
+
+    @abstractmethod
+    def weights(self, weights: Tensor | None, like: Tensor) -> Tensor | None:
+        """Weights of all tokens `(num_tokens,)` (None: 1, `like` gives the dtype), 0 if inactive.
+
+        None still means 1.
+        """
+
+    @abstractmethod
+    def keep(self: _Own, running: Tensor) -> tuple[_Own, Tensor | None]:
+        """Go on with the tokens for which `running` `(num_tokens,)` is True.
+
+        Returns:
+            these tokens, and their places in the present list; None: the list stays the same.
+        """
+
+    @abstractmethod
+    def in_sentences_of(self: _Own, others: _Own) -> _Own:
+        """Those tokens whose sentence has a token in `others`."""
+
+    @abstractmethod
+    def take(self, grid: Tensor) -> Tensor:
+        """Read the tokens from `(batch, length, ...)`: -> `(num_tokens, ...)`."""
+
+    @abstractmethod
+    def put(self, grid: Tensor, values: Tensor) -> Tensor:
+        """`(batch, length, ...)` with the active tokens' `(num_tokens, ...)` in their places."""
+
+    @abstractmethod
+    def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
+        """Arrange the tokens by the row of keys and values that they attend to.
+
+        Args:
+            memory_rows: row of each sentence, `(batch,)`; None: sentence i attends to row i.
+            num_memory_rows: number of rows.
+        """
+
+
+@dataclass(frozen=True)
+class CompactTokens(ActiveTokens):
+    """The active tokens alone; `index` holds their places in the flattened grid, ascending."""
+
+    batch: int
+    length: int
     index: Tensor
-    slot: Tensor
-    width: int
-
-    @classmethod
-    def from_index(cls, index: Tensor, batch: int, length: int) -> ActiveTokens:
-        """List the tokens at these positions `(num_tokens,)`, ascending, of the flattened grid."""
-        row = index // length
-        counts = torch.bincount(row, minlength=batch)
-        first = counts.cumsum(0) - counts
-        rank = torch.arange(index.numel(), device=index.device) - first[row]
-        width = int(counts.max()) if index.numel() else 0
-        return cls(batch, length, index, row * width + rank, width)
-
-    @classmethod
-    def from_mask(cls, active: Tensor) -> ActiveTokens:
-        """List the tokens where `active` `(batch, length)` is True."""
-        return cls.from_index(active.flatten().nonzero().squeeze(1), *active.shape)
+    active = None
 
     def __len__(self) -> int:
         return self.index.numel()
 
-    @property
+    @cached_property
+    def row(self) -> Tensor:
+        """Sentence of each token, `(num_tokens,)`."""
+        return self.index.div(self.length, rounding_mode="floor")
+
+    @cached_property
     def column(self) -> Tensor:
-        """Position of each token in its sentence, `(num_tokens,)`."""
         return self.index % self.length
 
-    def select(self, chosen: Tensor) -> ActiveTokens:
-        """List only the tokens at these ascending places `(num_chosen,)` of the present list."""
-        return self.from_index(self.index[chosen], self.batch, self.length)
+    def count(self) -> int:
+        return len(self)
+
+    def weights(self, weights: Tensor | None, like: Tensor) -> Tensor | None:
+        return weights
+
+    def keep(self, running: Tensor) -> tuple[CompactTokens, Tensor | None]:
+        if running.all():
+            return self, None
+        places = running.nonzero().squeeze(1)
+        return CompactTokens(self.batch, self.length, self.index[places]), places
+
+    def in_sentences_of(self, others: CompactTokens) -> CompactTokens:
+        if self is others:
+            return self
+        present = torch.zeros(self.batch, dtype=torch.bool, device=self.index.device)
+        present[others.row] = True
+        return self.keep(present[self.row])[0]
 
     def take(self, grid: Tensor) -> Tensor:
-        """Read the tokens from `(batch, length, ...)`: -> `(num_tokens, ...)`."""
         flat = grid.flatten(0, 1)
-        return flat if len(self) == flat.shape[0] else _DistinctRows.apply(flat, self.index)
+        return flat if self._is_everything else DistinctRows.apply(flat, self.index)
 
     def put(self, grid: Tensor, values: Tensor) -> Tensor:
-        """`(batch, length, ...)` with the tokens' `(num_tokens, ...)` in their places."""
-        if len(self) == self.batch * self.length:
+        if self._is_everything:
             return values.to(grid.dtype).view(grid.shape)
         return grid.flatten(0, 1).index_copy(0, self.index, values.to(grid.dtype)).view(grid.shape)
 
-    def by_sentence(self, values: Tensor) -> Tensor:
-        """Arrange `(num_tokens, ...)` by sentence: -> `(batch, width, ...)`, zeros where empty."""
-        shape = (self.batch, self.width, *values.shape[1:])
-        if self._is_full:
-            return values.view(shape)
-        blank = values.new_zeros(self.batch * self.width, *values.shape[1:])
-        return blank.index_copy(0, self.slot, values).view(shape)
+    def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
+        if memory_rows is None:
+            return self._by_own_row
+        return Arrangement.of(memory_rows[self.row], num_memory_rows, ascending=False)
 
-    def from_sentences(self, values: Tensor) -> Tensor:
-        """Undo `by_sentence`: `(batch, width, ...)` -> `(num_tokens, ...)`."""
-        flat = values.flatten(0, 1)
-        return flat if self._is_full else _DistinctRows.apply(flat, self.slot)
+    @cached_property
+    def _by_own_row(self) -> Arrangement:
+        if self._is_everything:
+            return Arrangement(self.batch, self.length, None, None)
+        return Arrangement.of(self.row, self.batch, ascending=True)
 
     @property
-    def _is_full(self) -> bool:
-        return len(self) == self.batch * self.width
+    def _is_everything(self) -> bool:
+        return len(self) == self.batch * self.length
+
+
+@dataclass(frozen=True)
+class MaskedTokens(ActiveTokens):
+    """All tokens of the grid, of which some are active."""
+
+    batch: int
+    length: int
+    active: Tensor
+
+    def __len__(self) -> int:
+        return self.batch * self.length
+
+    @property
+    def column(self) -> Tensor:
+        return torch.arange(len(self), device=self.active.device) % self.length
+
+    def count(self) -> Tensor:
+        return self.active.sum()
+
+    def weights(self, weights: Tensor | None, like: Tensor) -> Tensor:
+        return self.active.to(like.dtype) if weights is None else weights * self.active
+
+    def keep(self, running: Tensor) -> tuple[MaskedTokens, None]:
+        return MaskedTokens(self.batch, self.length, self.active & running), None
+
+    def in_sentences_of(self, others: MaskedTokens) -> MaskedTokens:
+        return self
+
+    def take(self, grid: Tensor) -> Tensor:
+        return grid.flatten(0, 1)
+
+    def put(self, grid: Tensor, values: Tensor) -> Tensor:
+        chosen = self.active.view(self.batch, self.length, *[1] * (grid.dim() - 2))
+        return torch.where(chosen, values.to(grid.dtype).view(grid.shape), grid)
+
+    def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
+        return Arrangement(self.batch, self.length, None, memory_rows)

@@ -152,11 +152,35 @@ def test_reordering_keeps_what_belongs_to_the_batch() -> None:
     inputs = batch()
     encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
     reordered = model.encoder.reorder_encoder_out(encoder_out, torch.tensor([2, 2, 0]))
-    assert reordered.keys() == encoder_out.keys()
-    assert reordered["routing"] is encoder_out["routing"]
-    states, mask = reordered["encoder_out"][0], reordered["encoder_padding_mask"][0]
-    assert torch.equal(states, encoder_out["encoder_out"][0][:, [2, 2, 0]])
-    assert torch.equal(mask, encoder_out["encoder_padding_mask"][0][[2, 2, 0]])
+    assert reordered.keys() - encoder_out.keys() == {"rows"}
+    for key, value in encoder_out.items():
+        assert reordered[key] is value, "nothing is copied"
+    again = model.encoder.reorder_encoder_out(reordered, torch.tensor([2, 1, 0, 0]))
+    assert again["rows"][0].tolist() == [0, 2, 2, 2]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("order", [[0, 0, 1, 1, 2, 2], [2, 0, 2], [1], [1, 2, 0]])
+@pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("incremental", [False, True])
+def test_hypotheses_share_the_keys_of_their_source(
+    order: list[int], layout: str, incremental: bool
+) -> None:
+    """Attending through `rows` equals attending to copies of the encoder's states."""
+    model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.5, token_layout=layout)
+    inputs = batch()
+    source, target = inputs["src_tokens"], inputs["prev_output_tokens"]
+    encoder_out = model.encoder(source)
+    reordered = model.encoder.reorder_encoder_out(encoder_out, torch.tensor(order))
+    hypotheses = target.repeat(2, 1)[: len(order)]
+    copied = model.encoder(source[order])
+    expected = model.decoder(hypotheses, copied)[0]
+    if incremental:
+        scores, _ = decode(model, reordered, hypotheses)
+    else:
+        scores = model.decoder(hypotheses, reordered)[0]
+    real = hypotheses.ne(1)
+    torch.testing.assert_close(scores[real], expected[real], rtol=1e-10, atol=1e-10)
 
 
 @torch.no_grad()

@@ -84,12 +84,14 @@ class Formula:
         s = self.sizes
         per_token = attentions * self.queries_and_output() + self.feed_forward()
         per_token += (attentions + 1) * s.embed_dim  # a norm for each sublayer
-        # Before every step but the first: the unit, and keys and values, of what has just run.
+        # Before every step but the first: the unit of what has just run; while the sentence goes
+        # on, its keys and values.
         again = sum(runs[:-1])
+        updated = sum(ran for ran, next_run in zip(runs, runs[1:]) if next_run)
         keys_values = 2 * s.embed_dim * s.inner + s.pre_norm * s.embed_dim
         unit = s.embed_dim * s.embed_dim + s.embed_dim + 2 * s.embed_dim
         final_norm = runs[0] * s.embed_dim if s.pre_norm else 0
-        own = sum(runs) * per_token + (runs[0] + again) * keys_values
+        own = sum(runs) * per_token + (runs[0] + updated) * keys_values
         return own + s.halting * again * unit + final_norm
 
     def cross_keys_values(self) -> int:

@@ -33,7 +33,6 @@ def test_lists_tokens_row_by_row(mask: torch.Tensor) -> None:
     assert len(tokens) == len(places)
     assert tokens.index.tolist() == [row * mask.shape[1] + column for row, column in places]
     assert tokens.column.tolist() == [column for _, column in places]
-    assert tokens.width == int(mask.sum(1).max())
     assert (tokens.batch, tokens.length) == tuple(mask.shape)
 
 
@@ -66,27 +65,71 @@ def test_put_keeps_the_dtype_of_the_grid(mask: torch.Tensor) -> None:
     assert written.dtype == torch.float32
 
 
-def test_by_sentence_aligns_left_and_comes_back(mask: torch.Tensor) -> None:
+@pytest.mark.parametrize("rows", [None, [0, 0, 1], [1, 0, 1], [4, 4, 4]])
+def test_arranges_by_the_row_attended_to(mask: torch.Tensor, rows: list[int] | None) -> None:
     tokens = ActiveTokens.from_mask(mask)
     if not len(tokens):
         return
-    grid = grid_like(mask, 2)
-    arranged = tokens.by_sentence(tokens.take(grid))
-    assert arranged.shape == (mask.shape[0], tokens.width, 2)
-    for row in range(mask.shape[0]):
-        own = grid[row, mask[row]]
-        assert torch.equal(arranged[row, : len(own)], own)
-        assert not arranged[row, len(own) :].any()
-    assert torch.equal(tokens.from_sentences(arranged), tokens.take(grid))
+    batch = mask.shape[0]
+    attended = torch.arange(batch) if rows is None else torch.tensor(rows[:batch])
+    num_rows = batch if rows is None else 5
+    arrangement = tokens.arrange(None if rows is None else attended, num_rows)
+    values = tokens.take(grid_like(mask, 2))
+    arranged = arrangement.by_sentence(values)
+    present = arrangement.present
+    present = torch.arange(num_rows) if present is None else present
+    assert arranged.shape == (len(present), arrangement.width, 2)
+    of_token = attended[tokens.row]
+    assert arrangement.width == int(torch.bincount(of_token).max())
+    assert set(of_token.tolist()) <= set(present.tolist())
+    for row, own in zip(present, arranged):
+        expected = values[of_token == row]
+        assert torch.equal(own[: len(expected)], expected)
+        assert not own[len(expected) :].any()
+    assert torch.equal(arrangement.from_sentences(arranged), values)
 
 
-def test_selecting_is_masking(mask: torch.Tensor) -> None:
+def test_leaves_out_rows_that_nobody_attends_to() -> None:
+    mask = torch.zeros(8, 3, dtype=torch.bool)
+    mask[2], mask[5, 0] = True, True
+    arrangement = ActiveTokens.from_mask(mask).arrange(None, 8)
+    assert (arrangement.num_rows, arrangement.width) == (2, 3)
+    assert arrangement.present.tolist() == [2, 5]
+
+
+def test_keeping_is_masking(mask: torch.Tensor) -> None:
     tokens = ActiveTokens.from_mask(mask)
-    chosen = torch.arange(0, len(tokens), 2)
+    running = torch.arange(len(tokens)) % 2 == 0
     remaining = torch.zeros(mask.numel(), dtype=torch.bool)
-    remaining[tokens.index[chosen]] = True
+    remaining[tokens.index[running]] = True
     expected = ActiveTokens.from_mask(remaining.view_as(mask))
-    selected = tokens.select(chosen)
-    assert torch.equal(selected.index, expected.index)
-    assert torch.equal(selected.slot, expected.slot)
-    assert selected.width == expected.width
+    kept, places = tokens.keep(running)
+    assert torch.equal(kept.index, expected.index)
+    if len(kept) == len(tokens):
+        assert kept is tokens and places is None
+    else:
+        assert torch.equal(tokens.index[places], kept.index)
+    masked, places = ActiveTokens.from_mask(mask, "masked").keep(remaining)
+    assert places is None
+    assert torch.equal(masked.active.view_as(mask), remaining.view_as(mask))
+
+
+def test_sentences_in_common(mask: torch.Tensor) -> None:
+    tokens = ActiveTokens.from_mask(mask)
+    others = tokens.keep(tokens.row == 1)[0]
+    expected = tokens.index[tokens.row == 1]
+    assert torch.equal(tokens.in_sentences_of(others).index, expected)
+
+
+def test_masked_tokens_are_the_whole_grid(mask: torch.Tensor) -> None:
+    tokens = ActiveTokens.from_mask(mask, "masked")
+    grid = grid_like(mask, 2)
+    assert len(tokens) == mask.numel()
+    assert int(tokens.count()) == int(mask.sum())
+    assert torch.equal(tokens.take(grid), grid.flatten(0, 1))
+    written = tokens.put(grid, -grid.flatten(0, 1))
+    assert torch.equal(written, torch.where(mask.unsqueeze(-1), -grid, grid))
+    assert tokens.column.view_as(mask).tolist() == [list(range(mask.shape[1]))] * len(mask)
+    weights = torch.full((mask.numel(),), 0.5)
+    assert torch.equal(tokens.weights(weights, weights), 0.5 * mask.flatten())
+    assert torch.equal(tokens.weights(None, weights), mask.flatten().float())

@@ -9,11 +9,13 @@ from sut_fairseq.modules.attention.interface import Memory
 
 
 class DecodingCache:
-    """Keys and values of all earlier positions, one entry for each step of the depth loop.
+    """Keys and values of all earlier positions, one entry for each step that any of them took.
 
     The block is shared by all steps but its keys and values are not: at step l a token attends to
-    the states that earlier tokens had after step l - 1. Cross-attention reads the same memory at
-    every step, so its keys and values are kept once. Padding is not remembered: a target may be
+    the states that earlier tokens had after step l - 1. A token that has halted has the same keys
+    and values from then on, so an entry for a step that nobody has taken yet would repeat the one
+    before: it is made when the first token comes that far. Cross-attention reads the same memory
+    at every step, so its keys and values are kept once. Padding is not remembered: a target may be
     padded at its end, as fairseq does it, but not at its start.
 
     Attributes:
@@ -21,12 +23,16 @@ class DecodingCache:
         memory: keys and values of cross-attention, set by the first forward pass.
     """
 
-    def __init__(self, num_steps: int) -> None:
-        self.num_steps = num_steps
+    def __init__(self) -> None:
         self.length = 0
         self.memory: Memory | None = None
-        self._keys: Tensor | None = None  # (num_steps, batch, num_heads, capacity, head_dim)
-        self._values: Tensor | None = None
+        # For each step: keys and values, (batch, num_heads, capacity, head_dim).
+        self._entries: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def num_entries(self) -> int:
+        """Number of steps that have an entry."""
+        return len(self._entries)
 
     def extend(self, step: int, keys: Tensor, values: Tensor) -> Memory:
         """Write the keys and values of the new positions at one step.
@@ -39,39 +45,79 @@ class DecodingCache:
             all positions at that step, the new ones included.
         """
         end = self.length + keys.shape[2]
-        if self._keys is None or self._values is None or self._keys.shape[3] < end:
-            self._keys = self._grown(self._keys, keys, end)
-            self._values = self._grown(self._values, values, end)
-        self._keys[step, :, :, self.length : end] = keys
-        self._values[step, :, :, self.length : end] = values
-        return Memory(
-            self._keys[step, :, :, :end], self._values[step, :, :, :end], query_offset=self.length
-        )
+        if step == len(self._entries):
+            before = self._entries[-1] if self._entries else (None, None)
+            self._entries.append(
+                (self._enlarged(before[0], keys, end), self._enlarged(before[1], values, end))
+            )
+        held_keys, held_values = self._entries[step]
+        if held_keys.shape[2] < end:
+            held_keys = self._enlarged(held_keys, keys, end)
+            held_values = self._enlarged(held_values, values, end)
+            self._entries[step] = held_keys, held_values
+        held_keys[:, :, self.length : end] = keys
+        held_values[:, :, self.length : end] = values
+        return Memory(held_keys[:, :, :end], held_values[:, :, :end], query_offset=self.length)
+
+    def fill(self, step: int, keys: Tensor, values: Tensor) -> None:
+        """Write new positions that all halted before this step: it and all later ones are alike."""
+        for later in range(step, max(step + 1, self.num_entries)):
+            self.extend(later, keys, values)
 
     def advance(self, num_new: int) -> None:
         """Count the new positions as held, once all steps have been written."""
         self.length += num_new
 
     def reorder(self, new_order: Tensor) -> None:
-        """Select sentences (beams), `new_order` `(new_batch,)`, for all steps at once."""
-        if self._keys is not None and self._values is not None:
-            unmoved = torch.arange(self._keys.shape[1], device=new_order.device)
-            if torch.equal(new_order, unmoved):
-                return  # greedy search asks for this at every position
-            self._keys = self._keys.index_select(1, new_order)
-            self._values = self._values.index_select(1, new_order)
-        if self.memory is not None:
-            mask = self.memory.padding_mask
-            self.memory = Memory(
-                self.memory.keys.index_select(0, new_order),
-                self.memory.values.index_select(0, new_order),
-                None if mask is None else mask.index_select(0, new_order),
-            )
+        """Select sentences (beams), `new_order` `(new_batch,)`, for all steps at once.
 
-    def _grown(self, buffer: Tensor | None, new: Tensor, needed: int) -> Tensor:
+        Beams that stay where they are are not copied, nor is room for positions to come.
+        """
+        batch = self._entries[0][0].shape[0] if self._entries else None
+        if new_order.numel() == batch:
+            places = torch.arange(batch, device=new_order.device)
+            moved = (new_order != places).nonzero().squeeze(1)
+            if moved.numel():
+                for tensor in (tensor for entry in self._entries for tensor in entry):
+                    held = tensor[:, :, : self.length]
+                    held.index_copy_(0, moved, held.index_select(0, new_order[moved]))
+        else:
+            self._entries = [
+                (self._selected(keys, new_order), self._selected(values, new_order))
+                for keys, values in self._entries
+            ]
+        if self.memory is not None:
+            self.memory = _reordered(self.memory, new_order)
+
+    def _selected(self, buffer: Tensor, new_order: Tensor) -> Tensor:
+        _, num_heads, capacity, head_dim = buffer.shape
+        selected = buffer.new_empty(new_order.numel(), num_heads, capacity, head_dim)
+        held = buffer[:, :, : self.length]
+        selected[:, :, : self.length] = held.index_select(0, new_order)
+        return selected
+
+    def _enlarged(self, buffer: Tensor | None, new: Tensor, needed: int) -> Tensor:
         """A buffer for `needed` positions; doubling keeps the cost of copying linear."""
         batch, num_heads, _, head_dim = new.shape
-        grown = new.new_zeros(self.num_steps, batch, num_heads, max(16, 2 * needed), head_dim)
+        capacity = 0 if buffer is None else buffer.shape[2]
+        if capacity < needed:
+            capacity = max(16, 2 * needed)
+        enlarged = new.new_empty(batch, num_heads, capacity, head_dim)
         if buffer is not None:
-            grown[:, :, :, : self.length] = buffer[:, :, :, : self.length]
-        return grown
+            enlarged[:, :, : self.length] = buffer[:, :, : self.length]
+        return enlarged
+
+
+def _reordered(memory: Memory, new_order: Tensor) -> Memory:
+    """The memory for other beams: only who attends to what changes, until sentences are done."""
+    num_rows = memory.keys.shape[0]
+    rows = memory.rows
+    if rows is None:
+        rows = torch.arange(num_rows, device=new_order.device)
+    shrinks = new_order.numel() < rows.numel()
+    rows = rows.index_select(0, new_order)
+    if shrinks:
+        used, renumbered = rows.unique(return_inverse=True)
+        if used.numel() < num_rows:
+            memory, rows = memory.select(used), renumbered
+    return memory._replace(rows=rows)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.distributions import softmax
-from sut_fairseq.modules.attention.interface import Memory, query_positions, visible_keys
+from sut_fairseq.modules.attention.interface import Memory, visible_keys
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.tokens import ActiveTokens
 
@@ -52,20 +52,26 @@ class AttentionCore(nn.Module):
         Returns:
             `(num_tokens, top_k, num_heads, head_dim)`.
         """
+        arrangement = tokens.arrange(memory.rows, memory.keys.shape[0])
+        if arrangement.present is not None:
+            memory = memory.select(arrangement.present)
         top_k, num_heads, head_dim = queries.shape[1:]
         num_keys = memory.keys.shape[2]
-        scaled = tokens.by_sentence(queries / math.sqrt(head_dim))
-        # (batch, width, top_k, heads, dim) -> (batch, heads, width, top_k, dim)
+        scaled = arrangement.by_sentence(queries / math.sqrt(head_dim))
+        # (rows, width, top_k, heads, dim) -> (rows, heads, width, top_k, dim)
         scaled = scaled.permute(0, 3, 1, 2, 4)
-        shape = (tokens.batch, num_heads, tokens.width, top_k, num_keys)
+        shape = (*scaled.shape[:4], num_keys)
         scores = (scaled.flatten(2, 3) @ memory.keys.transpose(2, 3)).view(shape)
+        # A single new position comes after all that a cache holds.
+        hides_later = self.causal and tokens.length > 1
+        positions = None
+        if self.positions is not None or hides_later:
+            positions = arrangement.by_sentence(tokens.column) + memory.query_offset
         if self.positions is not None:
             furthest = tokens.length - 1 + memory.query_offset
-            scores = scores + self.positions(
-                scaled, query_positions(tokens, memory), num_keys, furthest
-            )
-        visible = visible_keys(tokens, memory, causal=self.causal)
+            scores = scores + self.positions(scaled, positions, num_keys, furthest)
+        visible = visible_keys(positions if hides_later else None, memory)
         weights = self.dropout(self.distribution(scores, visible))
         context = torch.matmul(weights.flatten(2, 3), memory.values.to(weights.dtype))
         context = context.view(*shape[:4], head_dim).permute(0, 2, 3, 1, 4)
-        return tokens.from_sentences(context)
+        return arrangement.from_sentences(context)

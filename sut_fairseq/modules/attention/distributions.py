@@ -11,7 +11,8 @@ def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
 
     Args:
         scores: `(batch, num_heads, width, top_k, num_keys)`.
-        visible: True where the key may be attended to, `(batch, width, num_keys)`; None: all.
+        visible: True where the key may be attended to, `(batch, width or 1, num_keys)`; None:
+            all.
 
     Returns:
         weights of the shape and dtype of `scores`; each row sums to 1.

@@ -27,12 +27,24 @@ class Memory(NamedTuple):
         padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
         query_offset: position, among the keys, of the queries' column 0 (self-attention only;
             greater than 0 when earlier positions come from a cache).
+        rows: row of keys and values that each sentence attends to, `(num_sentences,)`: the
+            hypotheses of a beam share those of their source; None: each sentence has its own.
     """
 
     keys: Tensor
     values: Tensor
     padding_mask: Tensor | None = None
     query_offset: int = 0
+    rows: Tensor | None = None
+
+    def select(self, chosen: Tensor) -> Memory:
+        """These rows of keys, values and padding, `(num_chosen,)`; `rows` is not renumbered."""
+        mask = self.padding_mask
+        return self._replace(
+            keys=self.keys.index_select(0, chosen),
+            values=self.values.index_select(0, chosen),
+            padding_mask=None if mask is None else mask.index_select(0, chosen),
+        )
 
 
 class Attention(Protocol):
@@ -61,22 +73,19 @@ class Attention(Protocol):
         """
 
 
-def visible_keys(tokens: ActiveTokens, memory: Memory, *, causal: bool) -> Tensor | None:
-    """Which keys each query may see: `(batch, width, num_keys)`, True = visible; None: all.
+def visible_keys(positions: Tensor | None, memory: Memory) -> Tensor | None:
+    """Which keys each query may see: `(num_rows, width or 1, num_keys)`; None: all.
 
-    Empty slots of the by-sentence arrangement see whatever position 0 sees; they are discarded.
+    Empty slots of an arrangement see whatever position 0 sees; they are discarded.
+
+    Args:
+        positions: position of each query among the keys, `(num_rows, width)`, if later keys are
+            hidden from it; None: they are not.
+        memory: what is attended to, with as many rows.
     """
-    visible = None
-    if memory.padding_mask is not None:
-        visible = ~memory.padding_mask.unsqueeze(1).expand(-1, tokens.width, -1)
-    num_keys = memory.keys.shape[2]
-    if causal and tokens.length > 1:
-        key_positions = torch.arange(num_keys, device=memory.keys.device)
-        not_later = key_positions <= query_positions(tokens, memory).unsqueeze(-1)
+    visible = None if memory.padding_mask is None else ~memory.padding_mask.unsqueeze(1)
+    if positions is not None:
+        key_positions = torch.arange(memory.keys.shape[2], device=memory.keys.device)
+        not_later = key_positions <= positions.unsqueeze(-1)
         visible = not_later if visible is None else visible & not_later
     return visible
-
-
-def query_positions(tokens: ActiveTokens, memory: Memory) -> Tensor:
-    """Position of each query among the keys, `(batch, width)`; arbitrary in empty slots."""
-    return tokens.by_sentence(tokens.column) + memory.query_offset

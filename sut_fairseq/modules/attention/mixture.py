@@ -61,7 +61,9 @@ class MixtureAttention(KeyValueProjection):
         call_weights: Tensor | None = None,
     ) -> tuple[Tensor, RoutingStatistics]:
         routing = self.router(states, call_weights)
-        dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts)
+        dispatch = Dispatch.from_indices(
+            routing.expert_indices, self.router.num_experts, tokens.active
+        )
         queries = dispatch.unsort(self.query(states, dispatch))
         queries = queries.unflatten(-1, (self.num_heads, self.head_dim))
         context = self.core(queries, tokens, memory).flatten(2)

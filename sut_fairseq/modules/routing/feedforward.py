@@ -47,19 +47,20 @@ class MixtureFeedForward(nn.Module):
         )
 
     def forward(
-        self, states: Tensor, call_weights: Tensor | None = None
+        self, states: Tensor, call_weights: Tensor | None = None, active: Tensor | None = None
     ) -> tuple[Tensor, RoutingStatistics]:
         """Transform tokens.
 
         Args:
             states: `(num_tokens, embed_dim)`.
             call_weights: weight of each token in the statistics, `(num_tokens,)`; None means 1.
+            active: tokens to transform, `(num_tokens,)`; the others become 0; None means all.
 
         Returns:
             the transformed tokens `(num_tokens, embed_dim)` and the routing statistics.
         """
         routing = self.router(states, call_weights)
-        dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts)
+        dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts, active)
         hidden = self.input(states, dispatch)
         hidden = self.activation_dropout(self.activation(hidden))
         return self.output(hidden, routing.expert_weights, dispatch), routing.statistics

@@ -10,9 +10,11 @@ not depend on what else is in the batch.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -28,14 +30,7 @@ class SegmentInput(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(tokens, weight)
         ctx.dispatch = dispatch
-        result = tokens.new_empty(dispatch.order.numel(), weight.shape[2])
-        *segments, inactive = result.split(dispatch.sizes)
-        inactive.zero_()
-        scratch = _scratch(tokens, dispatch, tokens.shape[1])
-        for expert, index in _used(dispatch):
-            own = torch.index_select(tokens, 0, index, out=scratch[: index.numel()])
-            _product(own, weight[expert], bias, expert, segments[expert])
-        return result
+        return _products(tokens.index_select(0, dispatch.tokens), weight, bias, dispatch)
 
     @staticmethod
     @once_differentiable
@@ -77,17 +72,9 @@ class SegmentOutput(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(rows, expert_weights, weight, bias)
         ctx.dispatch = dispatch
-        result = _accumulator(rows.new_empty(expert_weights.shape[0], weight.shape[2]))
-        gates = expert_weights.flatten().index_select(0, dispatch.order).unsqueeze(1)
-        gates_by_expert = gates.to(result.dtype).split(dispatch.sizes)
-        segments = rows.split(dispatch.sizes)
-        scratch = _scratch(rows, dispatch, weight.shape[2])
-        for expert, index in _used(dispatch):
-            product = scratch[: index.numel()]
-            _product(segments[expert], weight[expert], bias, expert, product)
-            weighted = product.to(result.dtype).mul_(gates_by_expert[expert])
-            result.index_add_(0, index, weighted)
-        return result.to(rows.dtype)
+        products = _products(rows, weight, bias, dispatch)
+        index = dispatch.inverse.view_as(expert_weights)
+        return F.embedding_bag(index, products, mode="sum", per_sample_weights=expert_weights)
 
     @staticmethod
     @once_differentiable
@@ -151,8 +138,18 @@ def _parameter_gradients(
     return weight_gradient, bias_gradient
 
 
-def _product(rows: Tensor, weight: Tensor, bias: Tensor | None, expert: int, out: Tensor) -> None:
-    if bias is None:
-        torch.mm(rows, weight, out=out)
-    else:
-        torch.addmm(bias[expert], rows, weight, out=out)
+def _products(rows: Tensor, weight: Tensor, bias: Tensor | None, dispatch: Dispatch) -> Tensor:
+    """Each expert's rows times its matrix, written to their place; 0 where inactive."""
+    result = rows.new_empty(rows.shape[0], weight.shape[2])
+    *results, inactive = result.split(dispatch.sizes)
+    inactive.zero_()
+    biases = repeat(None) if bias is None else bias.unbind()
+    parts = zip(rows.split(dispatch.sizes), results, weight.unbind(), biases)
+    for own, out, own_weight, own_bias in parts:
+        if not own.shape[0]:
+            continue
+        if own_bias is None:
+            torch.mm(own, own_weight, out=out)
+        else:
+            torch.addmm(own_bias, own, own_weight, out=out)
+    return result
