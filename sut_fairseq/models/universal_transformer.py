@@ -14,7 +14,6 @@ from fairseq.models import (
     FairseqIncrementalDecoder,
     register_model,
 )
-from fairseq.modules import PositionalEmbedding
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
@@ -23,6 +22,7 @@ from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import InputError
+from sut_fairseq.modules.positions import SinusoidalPositions
 from sut_fairseq.modules.stack import Stack, StackOutput
 
 logger = logging.getLogger(__name__)
@@ -36,9 +36,11 @@ class _Embedding(nn.Module):
     ) -> None:
         super().__init__()
         self.tokens = tokens
+        assert tokens.padding_idx is not None
+        self.padding_idx: int = tokens.padding_idx
         self.scale = math.sqrt(tokens.embedding_dim)
         self.positions = (
-            PositionalEmbedding(max_positions, tokens.embedding_dim, tokens.padding_idx)
+            SinusoidalPositions(tokens.embedding_dim, max_positions, first=self.padding_idx + 1)
             if absolute_positions
             else None
         )
@@ -48,7 +50,8 @@ class _Embedding(nn.Module):
         """Embed columns `offset` and after of `(batch, length)`: -> `(batch, rest, embed_dim)`."""
         states = self.scale * self.tokens(tokens[:, offset:])
         if self.positions is not None:
-            states = states + self.positions(tokens)[:, offset:].to(states.dtype)
+            positions = self.positions(tokens.eq(self.padding_idx), offset)
+            states = states + positions.to(states.dtype)
         return self.dropout(states)
 
 

@@ -20,6 +20,8 @@ class Dispatch:
     Attributes:
         experts: expert of each sorted row, `(num_pairs,)`; the number of experts where inactive.
         order: pair at each sorted row, `(num_pairs,)`.
+        inverse: sorted row of each pair, `(num_pairs,)`.
+        tokens: token of each sorted row, `(num_pairs,)`.
         offsets: end of each expert's segment in the sorted rows, `(num_experts,)`, int32.
         top_k: number of choices per token.
         partial: whether there may be inactive tokens.
@@ -27,6 +29,8 @@ class Dispatch:
 
     experts: Tensor
     order: Tensor
+    inverse: Tensor
+    tokens: Tensor
     offsets: Tensor
     top_k: int
     partial: bool = False
@@ -47,18 +51,18 @@ class Dispatch:
         experts, order = expert_indices.reshape(-1).sort(stable=True)
         boundaries = torch.arange(num_experts, device=experts.device)
         offsets = torch.searchsorted(experts, boundaries, right=True, out_int32=True)
-        return cls(experts, order, offsets, expert_indices.shape[1], active is not None)
-
-    @cached_property
-    def tokens(self) -> Tensor:
-        """Token of each sorted row, `(num_pairs,)`."""
-        return self.order.div(self.top_k, rounding_mode="floor")
-
-    @cached_property
-    def inverse(self) -> Tensor:
-        """Sorted row of each pair, `(num_pairs,)`."""
-        rows = torch.arange(self.order.numel(), device=self.order.device)
-        return torch.empty_like(self.order).index_copy_(0, self.order, rows)
+        top_k = expert_indices.shape[1]
+        return cls(
+            experts=experts,
+            order=order,
+            inverse=torch.empty_like(order).index_copy_(
+                0, order, torch.arange(order.numel(), device=order.device)
+            ),
+            tokens=order.div(top_k, rounding_mode="floor"),
+            offsets=offsets,
+            top_k=top_k,
+            partial=active is not None,
+        )
 
     @cached_property
     def sizes(self) -> list[int]:

@@ -1,0 +1,55 @@
+"""Absolute positions."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class SinusoidalPositions(nn.Module):
+    """Sinusoidal position embeddings (Vaswani et al. 2017), in the layout of tensor2tensor.
+
+    Position p is [sin(p f_0), ..., sin(p f_{n-1}), cos(p f_0), ...] with frequencies that fall
+    geometrically from 1 to 1/10,000; padding is 0. Real tokens count from `first`.
+
+    Args:
+        embed_dim: size of an embedding.
+        max_positions: greatest length of a sentence; longer ones cost a new table in each call.
+        first: position of a sentence's first token. fairseq counts from the padding index + 1.
+    """
+
+    table: Tensor
+
+    def __init__(self, embed_dim: int, max_positions: int, *, first: int) -> None:
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.first = first
+        self.register_buffer("table", self._build(max_positions), persistent=False)
+
+    def forward(self, padding_mask: Tensor, offset: int = 0) -> Tensor:
+        """Embeddings of columns `offset` and after, `(batch, length - offset, embed_dim)`.
+
+        Args:
+            padding_mask: True at padding, `(batch, length)`.
+            offset: number of columns to leave out at the start.
+        """
+        table = self.table
+        length = padding_mask.shape[1]
+        if length >= table.shape[0]:
+            table = self._build(length).to(table)
+        real = ~padding_mask
+        place = (real.cumsum(dim=1) * real)[:, offset:]
+        return table[place]
+
+    def _build(self, max_positions: int) -> Tensor:
+        """Row 0 for padding, then one for each position."""
+        half = self.embed_dim // 2
+        step = math.log(10000) / max(half - 1, 1)
+        frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -step)
+        places = torch.arange(self.first, self.first + max_positions, dtype=torch.float)
+        angles = places.unsqueeze(1) * frequencies
+        table = torch.zeros(1 + max_positions, self.embed_dim)
+        table[1:, :half], table[1:, half : 2 * half] = angles.sin(), angles.cos()
+        return table
