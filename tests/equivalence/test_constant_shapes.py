@@ -47,13 +47,12 @@ def model_of(**options: Any) -> UniversalTransformerModel:
     return model.train()
 
 
-def objective(model: Any) -> Tensor:
+def objective(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """Our criterion with every term that has a gradient of its own."""
     weights = {
         f"{name}_weight": 0.1 for name in ("mutual_information", "expected_depth", "router_z")
     }
     criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **weights)
-    inputs = batch()
     sample = {"net_input": inputs, "target": inputs["prev_output_tokens"], "ntokens": 9}
     return criterion(model, sample)[0]
 
@@ -62,15 +61,17 @@ def objective(model: Any) -> Tensor:
 def test_a_training_step_waits_for_nothing(checkpoint: bool) -> None:
     options = dict(dropout=0.1, router_dropout=0.1, checkpoint_activations=checkpoint)
     model = model_of(token_layout="masked", expert_backend="grouped", **options)
+    inputs = batch()
     with Watch() as watch:
-        objective(model).backward()
+        objective(model, inputs).backward()
     assert watch.waits == []
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_the_watch_sees_what_the_compact_layout_waits_for() -> None:
+    model, inputs = model_of(token_layout="compact", expert_backend="loop"), batch()
     with Watch() as watch:
-        objective(model_of(token_layout="compact", expert_backend="loop"))
+        objective(model, inputs)
     assert {"nonzero", "bincount", "_local_scalar_dense"} <= set(watch.waits)
 
 
