@@ -35,6 +35,7 @@ setup(
     entry_points={
         "console_scripts": [
             "sut-average = sut_fairseq.cli.average:main",
+            "sut-benchmark = sut_fairseq.cli.benchmark:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
             "sut-macs = sut_fairseq.cli.macs:main",
             "sut-user-dir = sut_fairseq.cli.user_dir:main",

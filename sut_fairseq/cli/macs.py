@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import sys
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, models, options, tasks
-from fairseq.data import Dictionary
+from fairseq import tasks
 from tqdm import tqdm
 
-import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq import losses
+from sut_fairseq.analysis import trained, untrained
 from sut_fairseq.analysis.complexity import (
     PRODUCTS,
     REPEATED,
@@ -25,8 +22,7 @@ from sut_fairseq.analysis.complexity import (
     without_padding,
 )
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
-from sut_fairseq.modules.errors import InputError, check
-from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,13 +103,20 @@ def _main(argv: Sequence[str] | None) -> None:
         raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
     torch.manual_seed(arguments.seed)
     if arguments.arch:
-        model, task = _from_architecture(arguments, model_flags)
+        model, task = untrained.build(
+            arguments.arch,
+            arguments.vocab_size,
+            model_flags,
+            alpha_threshold=arguments.alpha_threshold,
+        )
     else:
         model, task = _from_checkpoint(arguments)
     if arguments.data:
-        batches = list(without_padding(_pairs(task, arguments), task.target_dictionary.eos()))
+        pairs = trained.sentence_pairs(task, arguments.gen_subset, arguments.max_sentences)
+        batches = list(without_padding(pairs, task.target_dictionary.eos()))
     else:
-        batches = [_random_batch(model, task, arguments)]
+        lengths = dict(src_len=arguments.src_len, tgt_len=arguments.tgt_len)
+        batches = [untrained.random_batch(model, task, **lengths)]
     progress = tqdm(batches, desc="counting", unit="batch", disable=None)
     try:
         result = report(count(model, progress))
@@ -182,98 +185,13 @@ def _millions(number: int) -> str:
     return f"{number / 1e6:.2f} M"
 
 
-def _from_architecture(
-    arguments: argparse.Namespace, model_flags: list[str]
-) -> tuple[Any, SimpleNamespace]:
-    """An untrained model, and as much of a task as building it needs."""
-    check(
-        arguments.arch in models.ARCH_MODEL_REGISTRY,
-        "--arch",
-        "an architecture that fairseq-train knows (e.g. sut_base, ut_base, transformer_wmt_en_de)",
-        arguments.arch,
-    )
-    dictionary = Dictionary()
-    check(
-        arguments.vocab_size > len(dictionary),
-        "--vocab-size",
-        f"greater than the number of special symbols ({len(dictionary)})",
-        arguments.vocab_size,
-    )
-    for word in range(arguments.vocab_size - len(dictionary)):
-        dictionary.add_symbol(str(word))
-    if arguments.alpha_threshold is not None:
-        model_flags = [*model_flags, "--alpha-threshold", str(arguments.alpha_threshold)]
-    parser = options.get_training_parser()
-    parser.error = _refuse  # its own prints 200 lines of usage
-    parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arguments.arch, *model_flags])
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
-    name = models.ARCH_MODEL_NAME_REGISTRY[arguments.arch]
-    dataclass = models.MODEL_DATACLASS_REGISTRY.get(name)
-    config = parsed if dataclass is None else dataclass.from_namespace(parsed)
-    model = models.ARCH_MODEL_REGISTRY[arguments.arch].build_model(config, task)
-    if arguments.alpha_threshold is None:
-        for module in model.modules():
-            if isinstance(module, StickBreakingHalting):
-                module.alpha_threshold = math.inf
-    return model, task
-
-
-def _refuse(message: str) -> NoReturn:
-    raise InputError(f"{message}; see `sut-macs --help`.")
-
-
 def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqTask]:
     load_checkpoint(arguments.path)  # refuses what is no checkpoint with one clear sentence
-    overrides = {} if arguments.data is None else {"data": arguments.data}
-    for key in ("source_lang", "target_lang", "alpha_threshold"):
-        if getattr(arguments, key) is not None:
-            overrides[key] = getattr(arguments, key)
-    try:
-        found = checkpoint_utils.load_model_ensemble_and_task([arguments.path], overrides)
-    except FileNotFoundError as error:
-        raise InputError(
-            f"the model's dictionaries are not where they should be (`{error.filename}`): name the "
-            "folder that holds them with --data."
-        ) from error
-    except RuntimeError as error:
-        if "size mismatch" not in str(error):
-            raise
-        raise InputError(
-            f"the model in `{arguments.path}` does not fit the dictionaries of its data folder: "
-            "give --data a folder that was prepared with the dictionaries of the training data."
-        ) from error
-    ensemble, _, task = found
-    return ensemble[0], task
-
-
-def _pairs(
-    task: tasks.FairseqTask, arguments: argparse.Namespace
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    task.load_dataset(arguments.gen_subset)
-    dataset = task.dataset(arguments.gen_subset)
-    size = len(dataset)
-    check(size > 0, "--data", "a folder whose split has sentence pairs", "empty")
-    if arguments.max_sentences is not None:
-        size = min(size, arguments.max_sentences)
-        check(size > 0, "--max-sentences", "at least 1", arguments.max_sentences)
-    return [(dataset[i]["source"], dataset[i]["target"]) for i in range(size)]
-
-
-def _random_batch(model: Any, task: Any, arguments: argparse.Namespace) -> dict[str, torch.Tensor]:
-    tokens = {}
-    for side, dictionary, length, most in zip(
-        ("--src-len", "--tgt-len"),
-        (task.source_dictionary, task.target_dictionary),
-        (arguments.src_len, arguments.tgt_len),
-        model.max_positions(),
-    ):
-        check(1 <= length <= most, side, f"between 1 and the model's maximum ({most})", length)
-        tokens[side] = torch.randint(dictionary.nspecial, len(dictionary), (1, length))
-    return {
-        "src_tokens": tokens["--src-len"],
-        "src_lengths": torch.tensor([arguments.src_len]),
-        "prev_output_tokens": tokens["--tgt-len"],
-    }
+    keys = ("data", "source_lang", "target_lang", "alpha_threshold")
+    given = {key: getattr(arguments, key) for key in keys}
+    return trained.load(
+        arguments.path, {key: value for key, value in given.items() if value is not None}
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,212 @@
+"""Mixture attention next to dense attention with as many query heads, in time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sut_fairseq.analysis.benchmark.peak import peak_bytes
+from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.steps import Step, layer_step
+from sut_fairseq.analysis.benchmark.timing import Conditions, measure
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.attention.mixture import MixtureAttention
+from sut_fairseq.modules.attention.multihead import MultiheadAttention
+from sut_fairseq.modules.attention.position_scores import RelativeWindow
+from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.initialization import xavier_linear
+from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import RoutingStatistics
+
+REPETITIONS = 10
+
+VARIANTS = ("mixture", "mixture_no_window", "dense", "dense_no_window", "torch")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the layers; dense attention has `top_k` times `num_heads` heads."""
+
+    embed_dim: int = size(512, "size of a token's state")
+    num_experts: int = size(24, "number of attention experts")
+    top_k: int = size(4, "experts that each token uses")
+    num_heads: int = size(4, "heads of each expert; dense attention has that many times --top-k")
+    head_dim: int = size(64, "size of a head")
+    window: int = size(64, "greatest relative offset told apart, in tokens")
+    lengths: tuple[int, ...] = size((64, 256, 1024), "sentence lengths, in tokens")
+    tokens: int = size(4096, "tokens in a batch: sentences are as many as fit")
+
+    @property
+    def query_heads(self) -> int:
+        """Number of heads that each token attends with."""
+        return self.top_k * self.num_heads
+
+    def macs(self, variant: str, length: int) -> int:
+        """MACs of a token's forward pass in a sentence of this length."""
+        inner, shared = self.query_heads * self.head_dim, self.num_heads * self.head_dim
+        offsets = 2 * min(self.window, length - 1) + 1
+        products = inner * (2 * length + (offsets if variant in ("mixture", "dense") else 0))
+        queries_and_output = 2 * self.embed_dim * inner
+        if variant.startswith("mixture"):
+            router = self.embed_dim * (self.embed_dim + self.num_experts)
+            return products + queries_and_output + 2 * self.embed_dim * shared + router
+        return products + queries_and_output + 2 * self.embed_dim * inner
+
+
+class _Attention(nn.Module):
+    """An attention kind of this package on whole sentences, as the depth loop calls it."""
+
+    def __init__(self, sizes: Sizes, *, mixture: bool, window: bool) -> None:
+        super().__init__()
+        num_heads = sizes.num_heads if mixture else sizes.query_heads
+        positions = RelativeWindow(num_heads, sizes.head_dim, sizes.window) if window else None
+        core = AttentionCore(positions=positions)
+        shape: dict[str, Any] = dict(
+            embed_dim=sizes.embed_dim,
+            source_dim=sizes.embed_dim,
+            num_heads=num_heads,
+            head_dim=sizes.head_dim,
+        )
+        router = Router(sizes.embed_dim, sizes.num_experts, sizes.top_k)
+        self.attention: nn.Module = (
+            MixtureAttention(core, router, **shape)
+            if mixture
+            else MultiheadAttention(core, **shape)
+        )
+
+    def forward(self, states: Tensor) -> tuple[Tensor, RoutingStatistics | None]:
+        """Attend within the sentences of `(batch, length, embed_dim)`."""
+        attention, grid = self.attention, states.shape[:2]
+        padding_mask = torch.zeros(grid, dtype=torch.bool, device=states.device)
+        layout = "masked" if states.is_cuda else "compact"  # as in training
+        tokens = ActiveTokens.from_mask(~padding_mask, layout)
+        flat = tokens.take(states)
+        keys, values = (
+            new.unflatten(0, grid).transpose(1, 2)
+            for new in attention.keys_values(flat)  # type: ignore[operator]
+        )
+        memory = Memory(keys, values, padding_mask)
+        result, statistics = attention(flat, tokens, memory, tokens.weights(None, flat))
+        return result.unflatten(0, grid), statistics
+
+
+class _TorchAttention(nn.Module):
+    """Multi-head attention around torch's own fused kernel; no positions."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        inner = sizes.query_heads * sizes.head_dim
+        self.num_heads = sizes.query_heads
+        self.query, self.key, self.value = (
+            xavier_linear(sizes.embed_dim, inner, bias=False) for _ in range(3)
+        )
+        self.output = xavier_linear(inner, sizes.embed_dim, bias=False)
+
+    def forward(self, states: Tensor) -> tuple[Tensor, None]:
+        """Attend within the sentences of `(batch, length, embed_dim)`."""
+        query, key, value = (
+            project(states).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for project in (self.query, self.key, self.value)
+        )
+        context = F.scaled_dot_product_attention(query, key, value)
+        return self.output(context.transpose(1, 2).flatten(2)), None
+
+
+def steps(
+    sizes: Sizes, length: int, conditions: Conditions, variants: Sequence[str] = VARIANTS
+) -> dict[str, Step]:
+    """A forward and a backward pass of each variant on the same sentences.
+
+    Args:
+        sizes: sizes of layers and batch; `lengths` is not read.
+        length: tokens of each sentence, a divisor of `tokens`.
+        conditions: where and in which type.
+        variants: which of `VARIANTS`.
+
+    Raises:
+        InputError: for a bad `top_k`.
+    """
+    shape = (sizes.tokens // length, length, sizes.embed_dim)
+    states = torch.randn(shape, device=conditions.device, requires_grad=True)
+    gradient = torch.randn_like(states)
+    result = {}
+    for variant in variants:
+        module: nn.Module
+        if variant == "torch":
+            module = _TorchAttention(sizes)
+        else:
+            kind, _, rest = variant.partition("_")
+            module = _Attention(sizes, mixture=kind == "mixture", window=not rest)
+        module = module.to(conditions.device)
+        result[variant] = layer_step(module, module, states, gradient, conditions)
+    return result
+
+
+def check_length(length: int, tokens: int, name: str, tokens_name: str) -> None:
+    """Refuse sentences that do not fill a batch; the names are those of the flags."""
+    check(tokens % length == 0, name, f"a divisor of `{tokens_name}` ({tokens})", length)
+
+
+def run(sizes: Sizes, conditions: Conditions) -> Report:
+    """Measure all variants at all lengths.
+
+    Raises:
+        InputError: if a length does not divide `tokens`, or for a bad `top_k`.
+    """
+    report = Report("attention", sizes, conditions)
+    for length in sizes.lengths:
+        check_length(length, sizes.tokens, "--lengths", "--tokens")
+    torch.manual_seed(conditions.seed)
+    for length in sizes.lengths:
+        variants = steps(sizes, length, conditions)
+        peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
+        timings = measure(variants, conditions, description=f"attention, length {length}")
+        report.add_times(
+            timings,
+            macs={name: 3 * sizes.tokens * sizes.macs(name, length) for name in variants},
+            tokens=dict.fromkeys(variants, sizes.tokens),
+            suffix=f"_{length}",
+        )
+        for name, peak in peaks.items():
+            report.variant(f"{name}_{length}")["peak_bytes"] = peak
+        for name, other, own, meaning in (
+            ("mixture_to_dense", "dense", "mixture", "throughput of mixture / dense attention"),
+            (
+                "mixture_to_torch",
+                "torch",
+                "mixture_no_window",
+                "throughput of mixture / torch's fused attention, both without window",
+            ),
+            (
+                "dense_to_torch",
+                "torch",
+                "dense_no_window",
+                "throughput of dense / torch's fused attention, both without window",
+            ),
+            (
+                "window_cost",
+                "mixture",
+                "mixture_no_window",
+                "time of mixture attention with / without window",
+            ),
+            (
+                "dense_window_cost",
+                "dense",
+                "dense_no_window",
+                "time of dense attention with / without window",
+            ),
+        ):
+            report.add_ratio(f"{name}_{length}", timings.ratio(other, own), meaning)
+        report.add_ratio(
+            f"memory_mixture_to_dense_{length}",
+            peaks["mixture"] / peaks["dense"],
+            "peak memory of mixture / dense attention",
+        )
+    return report

@@ -1,0 +1,181 @@
+"""Beam search next to that of a Transformer, and at several halting thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+
+from sut_fairseq.analysis import trained
+from sut_fairseq.analysis.benchmark.halting import count_depth, skipped
+from sut_fairseq.analysis.benchmark.peers import equal_transformer, own_model
+from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.timing import Conditions, measure
+from sut_fairseq.analysis.untrained import random_batch, set_threshold
+from sut_fairseq.modules.errors import check
+
+REPETITIONS = 3
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """An untrained model and its sizes, or a trained model and its data."""
+
+    arch: str = size("sut_base", "architecture")
+    beam: int = size(5, "beam size")
+    sentences: int = size(128, "sentences in a batch")
+    src_len: int = size(32, "tokens of each source sentence")
+    tgt_len: int = size(32, "tokens to generate for each sentence, and the end of the sentence")
+    vocab_size: int = size(32768, "size of the one dictionary")
+    thresholds: tuple[float, ...] = size(
+        (0.999, 0.9, 0.7, 0.5), "halting thresholds; the first is what others are compared with"
+    )
+    path: str | None = size(None, "a trained model: decode real sentences with it instead")
+    data: str | None = size(None, "binarised folder with them, for --path")
+    gen_subset: str = size("test", "which of them, for --path")
+    max_sentences: int | None = size(None, "only the first N, for --path (default: all)", int)
+
+
+def run(sizes: Sizes, conditions: Conditions) -> Report:
+    """Measure beam search; an untrained model generates sentences of one length.
+
+    Raises:
+        InputError: for an unknown architecture, thresholds outside of (0, 1], or sizes that are not
+            allowed.
+    """
+    for threshold in sizes.thresholds:
+        check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+    report = Report("decode", sizes, conditions)
+    torch.manual_seed(conditions.seed)
+    if sizes.path is None:
+        _untrained(report, sizes, conditions)
+    else:
+        _trained(report, sizes, conditions)
+    return report
+
+
+def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+    report.leave_out("path", "data", "gen_subset", "max_sentences")
+    model, task = own_model(sizes.arch, sizes.vocab_size)
+    lengths = dict(src_len=sizes.src_len, tgt_len=sizes.tgt_len)
+    transformer, hidden_dim = equal_transformer(model, task, **lengths)
+    report.settings["transformer_ffn_dim"] = hidden_dim
+    # One place more: the search itself adds the end of the sentence.
+    batch = random_batch(
+        model,
+        task,
+        src_len=sizes.src_len,
+        tgt_len=sizes.tgt_len + 1,
+        sentences=sizes.sentences,
+    )
+    del batch["prev_output_tokens"]
+    batches = [_on_device({"net_input": batch}, conditions)]
+    options = dict(
+        beam_size=sizes.beam, max_len_b=sizes.tgt_len, min_len=sizes.tgt_len, max_len_a=0
+    )
+
+    def generator(decoded: Any) -> SequenceGenerator:
+        decoded = decoded.to(conditions.device)
+        return SequenceGenerator([decoded], task.target_dictionary, **options)
+
+    variants = _at_thresholds(model, generator(model), batches, sizes, conditions)
+    variants["transformer"] = _search(generator(transformer), batches, conditions)
+    _measure(report, model, variants, sizes, conditions)
+
+
+def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+    report.leave_out("arch", "src_len", "tgt_len", "vocab_size")
+    model, task = trained.load(str(sizes.path), {"data": sizes.data})
+    numbers = trained.load_split(task, sizes.gen_subset, sizes.max_sentences)
+    dataset = task.dataset(sizes.gen_subset)
+    ordered = sorted(numbers, key=lambda number: len(dataset[number]["source"]))
+    batches = []
+    for start in range(0, len(ordered), sizes.sentences):
+        items = [dataset[number] for number in ordered[start : start + sizes.sentences]]
+        batches.append(_on_device(dataset.collater(items), conditions))
+    search = SequenceGenerator(
+        [model.to(conditions.device)], task.target_dictionary, beam_size=sizes.beam
+    )
+    variants = _at_thresholds(model, search, batches, sizes, conditions)
+    _measure(report, model, variants, sizes, conditions)
+
+
+def _at_thresholds(
+    model: Any,
+    search: SequenceGenerator,
+    batches: Sequence[Mapping[str, Any]],
+    sizes: Sizes,
+    conditions: Conditions,
+) -> dict[str, Callable[[], int]]:
+    """Beam search with one model at each threshold; the first goes by the name of the model."""
+    variants: dict[str, Callable[[], int]] = {}
+    for number, threshold in enumerate(sizes.thresholds):
+
+        def decode(threshold: float = threshold) -> int:
+            set_threshold(model, threshold)
+            return _search(search, batches, conditions)()
+
+        variants[_own_name(sizes) if number == 0 else f"threshold_{threshold:g}"] = decode
+    return variants
+
+
+def _own_name(sizes: Sizes) -> str:
+    return sizes.arch if sizes.path is None else "model"
+
+
+def _search(
+    search: SequenceGenerator, batches: Sequence[Mapping[str, Any]], conditions: Conditions
+) -> Callable[[], int]:
+    """A function that decodes all batches and returns the number of tokens of the best results."""
+
+    def decode() -> int:
+        tokens = 0
+        with torch.no_grad(), conditions.autocast():
+            for batch in batches:
+                best = [hypotheses[0] for hypotheses in search.generate([], batch)]
+                tokens += sum(len(hypothesis["tokens"]) for hypothesis in best)
+        return tokens
+
+    return decode
+
+
+def _measure(
+    report: Report,
+    model: Any,
+    variants: Mapping[str, Callable[[], int]],
+    sizes: Sizes,
+    conditions: Conditions,
+) -> None:
+    tokens = {}
+    for name, decode in variants.items():
+        with count_depth(model) as statistics:
+            tokens[name] = decode()
+        entry = report.variant(name)
+        for side, sums in statistics.items():
+            entry[f"{side}_skipped"] = skipped([sums])
+    timings = measure(variants, conditions, description="decoding")
+    report.add_times(timings, tokens=tokens)
+    own = _own_name(sizes)
+    if "transformer" in variants:
+        ratio = timings.ratio("transformer", own)
+        report.add_ratio(
+            "to_transformer", ratio, "target tokens per second / a Transformer's, equal MACs"
+        )
+    for threshold in sizes.thresholds[1:]:
+        name = f"threshold_{threshold:g}"
+        if name in variants:
+            meaning = f"time at threshold {threshold:g} / at {sizes.thresholds[0]:g}"
+            report.add_ratio(f"time_at_{threshold:g}", timings.ratio(name, own), meaning)
+
+
+def _on_device(sample: Mapping[str, Any], conditions: Conditions) -> dict[str, Any]:
+    """A fairseq batch without the decoder's input, on the device."""
+    inputs = {
+        name: tensor.to(conditions.device)
+        for name, tensor in sample["net_input"].items()
+        if name != "prev_output_tokens"
+    }
+    return {"net_input": inputs}

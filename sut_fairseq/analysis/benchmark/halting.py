@@ -1,0 +1,244 @@
+"""What halting saves: time of a pass in which a given share of all work is skipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.analysis import trained
+from sut_fairseq.analysis.benchmark.peers import own_model
+from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.steps import stacks
+from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
+from sut_fairseq.analysis.complexity import without_padding
+from sut_fairseq.analysis.untrained import set_threshold
+from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
+from sut_fairseq.modules.stack import StackOutput
+from sut_fairseq.statistics import HaltingStatistics
+
+REPETITIONS = 10
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The encoder of an untrained model, or a trained model and its data."""
+
+    arch: str = size("sut_base", "architecture whose encoder's depth loop is run")
+    sentences: int = size(64, "sentences")
+    length: int = size(32, "tokens of each sentence")
+    shares: tuple[float, ...] = size((0.5, 0.8), "shares of all (token, step) pairs to skip")
+    path: str | None = size(None, "a trained model: run all of it on real sentence pairs instead")
+    data: str | None = size(None, "binarised folder with them, for --path")
+    gen_subset: str = size("test", "which of them, for --path")
+    max_sentences: int | None = size(None, "only the first N, for --path (default: all)", int)
+    thresholds: tuple[float, ...] = size(
+        (0.999, 0.9, 0.7, 0.5, 0.3), "halting thresholds, for --path"
+    )
+
+
+class ScheduledHalting(StickBreakingHalting):
+    """Halts each token after a given number of steps, whatever the unit predicts.
+
+    The work stays the same: the unit predicts as ever. Unlike anything in a model it remembers
+    something between calls, how many steps the listed tokens have left; every forward pass of the
+    depth loop begins afresh.
+
+    Args:
+        unit: the unit whose work is done.
+        depths: numbers of steps, at least 1, of the tokens in row-major order, `(num_tokens,)`.
+    """
+
+    def __init__(self, unit: StickBreakingHalting, depths: Tensor) -> None:
+        super().__init__(unit.input.in_features, alpha_threshold=1.0, dropout=unit.dropout.p)
+        self.load_state_dict(unit.state_dict())
+        self.to(unit.input.weight.device)
+        self.depths = depths
+        self._left = depths
+
+    def start(self, hidden: Tensor) -> HaltingState:
+        self._left = self.depths
+        return super().start(hidden)
+
+    def halted(self, state: HaltingState) -> Tensor:
+        if len(self._left) != len(state.log_remaining):
+            # The depth loop has dropped those that halted the last time.
+            self._left = self._left[self._left > 0]
+        self._left = self._left - 1
+        return self._left <= 0
+
+
+def depths(num_tokens: int, num_steps: int, share: float, generator: torch.Generator) -> Tensor:
+    """Numbers of steps at which that share of all (token, step) pairs is skipped.
+
+    Depths are uniform over the widest range that has the right mean and begins at 1 or ends at
+    `num_steps`: for half of 6 steps from 1 to 5.
+
+    Args:
+        num_tokens: how many depths.
+        num_steps: greatest depth.
+        share: what to skip, at most 1 - 1 / num_steps, since every token runs one step.
+        generator: decides which token gets which depth.
+
+    Returns:
+        `(num_tokens,)`, int64, whose sum is exact up to rounding.
+    """
+    total = round(num_tokens * num_steps * (1 - share))
+    mean = total / num_tokens
+    if 2 * mean <= num_steps + 1:
+        low, high = 1.0, 2 * mean - 1
+    else:
+        low, high = 2 * mean - num_steps, float(num_steps)
+    spread = (torch.arange(num_tokens, dtype=torch.float64) + 0.5) / num_tokens
+    result = (low - 0.5 + (high - low + 1) * spread).round().long().clamp(1, num_steps)
+    result = result[torch.randperm(num_tokens, generator=generator)]
+    while missing := total - int(result.sum()):
+        change = 1 if missing > 0 else -1
+        movable = ((result + change >= 1) & (result + change <= num_steps)).nonzero().squeeze(1)
+        result[movable[: abs(missing)]] += change
+    return result
+
+
+@contextmanager
+def count_depth(model: nn.Module) -> Iterator[dict[str, HaltingStatistics]]:
+    """Adds up, by "encoder" and "decoder", what the depth loops of a model report meanwhile."""
+    sums: dict[str, HaltingStatistics] = {}
+
+    def note(name: str, stack: nn.Module, inputs: Any, output: StackOutput) -> None:
+        if output.halting is not None:
+            sums[name] = sums[name] + output.halting if name in sums else output.halting
+
+    handles = [
+        stack.register_forward_hook(partial(note, name)) for name, stack in stacks(model).items()
+    ]
+    try:
+        yield sums
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def skipped(statistics: Iterable[HaltingStatistics]) -> float:
+    """Share of all (token, step) pairs that were skipped; 0 where nothing halts."""
+    listed = list(statistics)
+    possible = sum(float(one.steps_possible) for one in listed)
+    return 1 - sum(float(one.steps_run) for one in listed) / possible if possible else 0.0
+
+
+def run(sizes: Sizes, conditions: Conditions) -> Report:
+    """Measure forward passes in evaluation mode.
+
+    Raises:
+        InputError: for an architecture or a model without halting, for shares that cannot be
+            skipped, or thresholds outside of (0, 1].
+    """
+    report = Report("halting", sizes, conditions)
+    torch.manual_seed(conditions.seed)
+    with torch.no_grad():
+        if sizes.path is None:
+            _untrained(report, sizes, conditions)
+        else:
+            _trained(report, sizes, conditions)
+    return report
+
+
+def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+    report.leave_out("path", "data", "gen_subset", "max_sentences", "thresholds")
+    model, task = own_model(sizes.arch, vocab_size=100)
+    stack = model.encoder.stack
+    most = 1 - 1 / stack.num_steps
+    for share in sizes.shares:
+        requirement = f"greater than 0, at most {most:.3f} (each token runs a step)"
+        check(0 < share <= most + 1e-6, "--shares", requirement, share)
+    unit = stack.halting
+    check(unit is not None, "--arch", "an architecture that halts", sizes.arch)
+    model = model.to(conditions.device).eval()
+    grid = (sizes.sentences, sizes.length)
+    states = torch.randn(*grid, model.encoder.embedding.tokens.embedding_dim)
+    states = states.to(conditions.device)
+    padding_mask = torch.zeros(grid, dtype=torch.bool, device=conditions.device)
+    generator = torch.Generator().manual_seed(conditions.seed)
+    variants: dict[str, Callable[[], object]] = {}
+    achieved = {}
+    for share in (0.0, *sizes.shares):
+        plan = depths(states[..., 0].numel(), stack.num_steps, share, generator)
+        scheduled = ScheduledHalting(unit, plan.to(conditions.device)).eval()
+
+        def forward(scheduled: ScheduledHalting = scheduled) -> StackOutput:
+            stack.halting = scheduled
+            with conditions.autocast():
+                return stack(states, padding_mask)
+
+        name = f"share_{share:g}"
+        statistics = forward().halting
+        assert statistics is not None
+        achieved[name] = skipped([statistics])
+        variants[name] = forward
+    timings = measure(variants, conditions, description="halting")
+    report.add_times(timings, tokens=dict.fromkeys(variants, padding_mask.numel()))
+    _compare(report, timings, "share_0", achieved)
+
+
+def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+    report.leave_out("arch", "sentences", "length", "shares")
+    for threshold in sizes.thresholds:
+        check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+    model, task = trained.load(str(sizes.path), {"data": sizes.data})
+    pairs = trained.sentence_pairs(task, sizes.gen_subset, sizes.max_sentences)
+    batches = [
+        {name: tensor.to(conditions.device) for name, tensor in batch.items()}
+        for batch in without_padding(pairs, task.target_dictionary.eos())
+    ]
+    model = model.to(conditions.device).eval()
+    halts = any(stack.halting is not None for stack in stacks(model).values())
+    check(halts, "--path", "a model that halts", sizes.path)
+    variants: dict[str, Callable[[], object]] = {}
+    achieved = {}
+    for threshold in (math.inf, *sizes.thresholds):
+
+        def forward(threshold: float = threshold) -> None:
+            set_threshold(model, threshold)
+            with conditions.autocast():
+                for batch in batches:
+                    model(**batch)
+
+        name = f"threshold_{threshold:g}"
+        with count_depth(model) as statistics:
+            forward()
+        achieved[name] = skipped(statistics.values())
+        variants[name] = forward
+    timings = measure(variants, conditions, description="halting")
+    tokens = sum(len(target) for _, target in pairs)
+    report.add_times(timings, tokens=dict.fromkeys(variants, tokens))
+    _compare(report, timings, "threshold_inf", achieved)
+
+
+def _compare(
+    report: Report, timings: Timings, reference: str, achieved: Mapping[str, float]
+) -> None:
+    """Add what each variant skips, and its time relative to the one that skips nothing."""
+    for name, share in achieved.items():
+        report.variant(name)["skipped"] = share
+        if name == reference:
+            continue
+        shown = name[len("share_") :] if name.startswith("share_") else name
+        time = timings.ratio(name, reference)
+        report.add_ratio(
+            f"time_at_{shown}",
+            time,
+            f"time with {100 * share:.1f} % of all (token, step) pairs skipped / with none skipped",
+        )
+        if share > 0:
+            saved = [(1 - one) / share for one in (time.median, time.greatest, time.least)]
+            report.add_ratio(
+                f"saved_per_skipped_{shown}",
+                Ratio(*saved),
+                "share of the time that is saved / share of the (token, step) pairs skipped",
+            )

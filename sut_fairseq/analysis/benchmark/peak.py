@@ -1,0 +1,98 @@
+"""Peak memory of a forward and backward pass."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from sut_fairseq.analysis.benchmark.steps import Step
+from sut_fairseq.analysis.benchmark.timing import Conditions
+
+
+class LiveBytes(TorchDispatchMode):
+    """Adds up the bytes of all tensors that are alive while it is active.
+
+    Counts storages, so views and results in place count once; what an operator of torch needs for
+    itself alone and never returns is not seen.
+
+    Args:
+        existing: tensors that are alive already and count from the start.
+
+    Attributes:
+        live: bytes alive now.
+        peak: greatest number of bytes so far.
+    """
+
+    def __init__(self, existing: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self._freed: dict[int, Any] = {}
+        for tensor in existing:
+            self._add(tensor)
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor):
+                self._add(tensor)
+        return result
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        for finalizer in self._freed.values():
+            finalizer.detach()
+        self._freed.clear()
+
+    def _add(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if id(storage) in self._freed:
+            return
+        self._freed[id(storage)] = weakref.finalize(
+            storage, self._remove, id(storage), storage.nbytes()
+        )
+        self.live += storage.nbytes()
+        self.peak = max(self.peak, self.live)
+
+    def _remove(self, identity: int, num_bytes: int) -> None:
+        del self._freed[identity]
+        self.live -= num_bytes
+
+
+def peak_bytes(step: Step, conditions: Conditions) -> int:
+    """Peak memory of a step in bytes: of live tensors on the CPU, of torch's allocator on a GPU.
+
+    Parameters, buffers, inputs and gradients count from the start: the gradients are there from a
+    step before, as when several batches are accumulated.
+    """
+    step()
+    step.zero_gradients()
+    gc.collect()
+    if conditions.device.type == "cuda":
+        conditions.synchronise()
+        before = torch.cuda.memory_allocated(conditions.device)
+        torch.cuda.reset_peak_memory_stats(conditions.device)
+        step.forward_backward()
+        conditions.synchronise()
+        own = sum(tensor.untyped_storage().nbytes() for tensor in _distinct(step.tensors()))
+        return torch.cuda.max_memory_allocated(conditions.device) - before + own
+    with LiveBytes(step.tensors()) as tracker:
+        step.forward_backward()
+    return tracker.peak
+
+
+def _distinct(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """One tensor of each storage."""
+    return iter({tensor.untyped_storage().data_ptr(): tensor for tensor in tensors}.values())

@@ -1,0 +1,126 @@
+"""Models of this package with their loss, and what they are compared with."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from torch import nn
+
+from sut_fairseq.analysis.complexity import count
+from sut_fairseq.analysis.untrained import build, random_batch
+from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from sut_fairseq.modules.errors import InputError, check
+
+COMMAND = "sut-benchmark"
+
+_LABEL_SMOOTHING = 0.1
+_TOLERANCE = 0.01  # of equal MACs
+
+
+def own_model(
+    arch: str, vocab_size: int, *, name: str = "--arch"
+) -> tuple[UniversalTransformerModel, SimpleNamespace]:
+    """An untrained model of this package, in which nothing halts; see `untrained.build`.
+
+    Raises:
+        InputError: if the architecture is not one of this package.
+    """
+    model, task = build(arch, vocab_size, name=name, command=COMMAND)
+    own = isinstance(model, UniversalTransformerModel)
+    check(own, name, "an architecture of this package (e.g. sut_base, ut_base)", arch)
+    return model, task
+
+
+def own_criterion(task: Any) -> nn.Module:
+    """The loss of our models, with two auxiliary terms at weights greater than 0."""
+    return CrossEntropyWithAuxiliaryCriterion(
+        task,
+        sentence_avg=False,
+        label_smoothing=_LABEL_SMOOTHING,
+        mutual_information_weight=0.01,
+        expected_depth_weight=0.01,
+    )
+
+
+def plain_criterion(task: Any) -> nn.Module:
+    """The loss of fairseq's Transformer."""
+    return LabelSmoothedCrossEntropyCriterion(
+        task, sentence_avg=False, label_smoothing=_LABEL_SMOOTHING
+    )
+
+
+def macs_of_pair(model: nn.Module, task: Any, *, src_len: int, tgt_len: int) -> int:
+    """MACs of a forward pass for one pair of sentences, attention products included.
+
+    The model is left in training mode.
+    """
+    batch = random_batch(model, task, src_len=src_len, tgt_len=tgt_len)
+    macs = count(model, [batch]).macs_full
+    model.train()
+    return macs
+
+
+def equal_transformer(
+    model: UniversalTransformerModel, task: Any, *, src_len: int, tgt_len: int
+) -> tuple[nn.Module, int]:
+    """fairseq's Transformer of a model's width, depth and dropout with as many MACs.
+
+    It is `transformer_wmt_en_de` with one embedding for everything and the hidden size of its
+    feed-forward layers chosen so that MACs at these lengths agree within 1 %; with heads of 64.
+
+    Args:
+        model: a model of this package, on the CPU.
+        task: with its dictionaries.
+        src_len, tgt_len: numbers of tokens of the sentence pair that is counted.
+
+    Returns:
+        the Transformer, and its hidden size.
+
+    Raises:
+        InputError: if the Transformer has more MACs even with the least hidden size.
+    """
+    lengths = dict(src_len=src_len, tgt_len=tgt_len)
+    vocab_size = len(task.target_dictionary)
+    wanted = macs_of_pair(model, task, **lengths)
+
+    def transformer(hidden_dim: int) -> nn.Module:
+        flags = _flags(model, hidden_dim)
+        return build("transformer_wmt_en_de", vocab_size, flags, command=COMMAND)[0]
+
+    # MACs are linear in the hidden size.
+    few, many = (macs_of_pair(transformer(size), task, **lengths) for size in (64, 128))
+    slope = (many - few) / 64
+    exact = 64 + (wanted - few) / slope
+    # The roundest number that comes close enough: hardware likes multiples.
+    for multiple in (64, 32, 16, 8, 4, 2, 1):
+        hidden_dim = multiple * max(1, round(exact / multiple))
+        if abs(hidden_dim - exact) * slope <= _TOLERANCE * wanted:
+            return transformer(hidden_dim), hidden_dim
+    raise InputError(
+        f"`--arch` must have at least the {few - 63 * slope:,.0f} MACs that a Transformer of its "
+        f"width and depth has for a sentence pair, but has {wanted:,} instead."
+    )
+
+
+def _flags(model: UniversalTransformerModel, hidden_dim: int) -> list[str]:
+    """Flags of the Transformer that resembles a model."""
+    block = model.encoder.stack.block
+    embed_dim = model.encoder.embedding.tokens.embedding_dim
+    values = {
+        "encoder-embed-dim": embed_dim,
+        "encoder-ffn-embed-dim": hidden_dim,
+        "encoder-attention-heads": embed_dim // 64 if embed_dim % 64 == 0 else 1,
+        "encoder-layers": model.encoder.stack.num_steps,
+        "decoder-embed-dim": embed_dim,
+        "decoder-ffn-embed-dim": hidden_dim,
+        "decoder-attention-heads": embed_dim // 64 if embed_dim % 64 == 0 else 1,
+        "decoder-layers": model.decoder.stack.num_steps,
+        "dropout": block.dropout.p,
+        "attention-dropout": block.self_attention.core.dropout.p,
+        "activation-dropout": block.feed_forward.activation_dropout.p,
+    }
+    flags = [word for name, value in values.items() for word in (f"--{name}", str(value))]
+    return [*flags, "--share-all-embeddings"]

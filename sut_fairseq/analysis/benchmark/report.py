@@ -1,0 +1,136 @@
+"""What a subject reports: variants, ratios between them, and what they were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sut_fairseq
+from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings
+
+
+def size(default: Any, text: str, kind: type = str) -> Any:
+    """A field of a subject's `Sizes`, from which its flag is made.
+
+    Args:
+        default: a number, text, a switch, or a tuple of several values.
+        text: help of the flag.
+        kind: type of a value whose default is None.
+    """
+    example = default[0] if isinstance(default, tuple) else default
+    kind = kind if example is None else type(example)
+    return field(default=default, metadata={"help": text, "kind": kind})
+
+
+class Report:
+    """Filled in by a subject.
+
+    Args:
+        subject: its name.
+        sizes: its `Sizes`.
+        conditions: where and how it was measured.
+
+    Attributes:
+        settings: all sizes and conditions.
+        variants: by name: times in seconds and, where they make sense, `macs` of what was timed,
+            `gmacs_per_second`, `tokens_per_second`, `peak_bytes`, ...
+        ratios: by name: median, least and greatest over the repetitions.
+        meanings: by the name of a ratio, what it says, in one line.
+    """
+
+    def __init__(self, subject: str, sizes: Any, conditions: Conditions) -> None:
+        self.subject = subject
+        self.conditions = conditions
+        self.settings: dict[str, Any] = {
+            **asdict(sizes),
+            "device": conditions.device.type,
+            "dtype": str(conditions.dtype).rpartition(".")[2],
+            "threads": torch.get_num_threads(),
+            "seed": conditions.seed,
+            "repetitions": conditions.repetitions,
+        }
+        self.variants: dict[str, dict[str, Any]] = {}
+        self.ratios: dict[str, Ratio] = {}
+        self.meanings: dict[str, str] = {}
+
+    def leave_out(self, *names: str) -> None:
+        """Drop settings that had no effect."""
+        for name in names:
+            del self.settings[name]
+
+    def add_times(
+        self,
+        timings: Timings,
+        *,
+        macs: Mapping[str, int] | None = None,
+        tokens: Mapping[str, int] | None = None,
+        prefix: str = "",
+        suffix: str = "",
+    ) -> None:
+        """Add the variants of one measurement.
+
+        Args:
+            timings: their times.
+            macs: MACs of one run of a variant, where known.
+            tokens: number of tokens that one run of a variant handles, where known.
+            prefix, suffix: put around their names.
+        """
+        for name in timings.seconds:
+            entry: dict[str, Any] = self.variant(f"{prefix}{name}{suffix}")
+            entry.update(timings.summary(name))
+            if macs is not None and name in macs:
+                entry["macs"] = macs[name]
+                entry["gmacs_per_second"] = macs[name] / timings.median(name) / 1e9
+            if tokens is not None and name in tokens:
+                entry["tokens_per_second"] = tokens[name] / timings.median(name)
+
+    def variant(self, name: str) -> dict[str, Any]:
+        """What is known of a variant, to add to."""
+        return self.variants.setdefault(name, {})
+
+    def add_ratio(self, name: str, ratio: Ratio | float, meaning: str) -> None:
+        """Add a ratio; a number stands for one that no repetition changes."""
+        if not isinstance(ratio, Ratio):
+            ratio = Ratio(ratio, ratio, ratio)
+        self.ratios[name] = ratio
+        self.meanings[name] = meaning
+
+    def document(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {
+            "subject": self.subject,
+            "settings": self.settings,
+            "machine": machine(self.conditions.device),
+            "variants": self.variants,
+            "ratios": {name: ratio.median for name, ratio in self.ratios.items()},
+            "spread": {name: [r.least, r.greatest] for name, r in self.ratios.items()},
+        }
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the times were measured on."""
+    result: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "sut_fairseq": sut_fairseq.__version__,
+        "freed_memory_kept": sut_fairseq.keep_freed_memory(),
+    }
+    if device.type == "cuda":
+        result["gpu"] = torch.cuda.get_device_name(device)
+    return result
+
+
+def _processor() -> str:
+    """Name of the processor; Linux alone tells it in a file."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,137 @@
+"""Steps to measure: a forward and a backward pass, of a module or of a model with its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq import losses
+from sut_fairseq.analysis.benchmark.timing import Conditions
+from sut_fairseq.modules.stack import Stack
+from sut_fairseq.statistics import RoutingStatistics
+
+
+@dataclass(frozen=True)
+class Step:
+    """A forward and a backward pass, without an update of the parameters.
+
+    Calling it runs both without gradients from before, as in training.
+
+    Attributes:
+        module: whose parameters get gradients.
+        forward: returns tensors and, for each, the gradient to start from (None: 1).
+        inputs: tensors that the forward pass reads.
+    """
+
+    module: nn.Module
+    forward: Callable[[], tuple[list[Tensor], list[Tensor | None]]]
+    inputs: tuple[Tensor, ...] = ()
+
+    def __call__(self) -> None:
+        for tensor in self._differentiated():
+            tensor.grad = None
+        self.forward_backward()
+
+    def forward_backward(self) -> None:
+        """Both passes; gradients are added to those that are there."""
+        outputs, gradients = self.forward()
+        torch.autograd.backward(outputs, gradients)
+
+    def zero_gradients(self) -> None:
+        """Set the gradients that are there to zero."""
+        for tensor in self._differentiated():
+            if tensor.grad is not None:
+                tensor.grad.zero_()
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Parameters, buffers and inputs, and the gradients that they have."""
+        yield from self.module.buffers()
+        yield from self.inputs
+        for tensor in self._differentiated():
+            yield tensor
+            if tensor.grad is not None:
+                yield tensor.grad
+
+    def _differentiated(self) -> Iterator[Tensor]:
+        yield from self.module.parameters()
+        yield from (tensor for tensor in self.inputs if tensor.requires_grad)
+
+
+Layer = Callable[[Tensor], "tuple[Tensor, RoutingStatistics | None]"]
+
+
+def layer_step(
+    module: nn.Module, layer: Layer, states: Tensor, gradient: Tensor, conditions: Conditions
+) -> Step:
+    """A step of one layer by itself.
+
+    Args:
+        module: the layer.
+        layer: calls it: states to a result and, if it routes, statistics. Their mutual information
+            is part of what is differentiated, as in training.
+        states: the layer's input, of any shape; gets a gradient too.
+        gradient: gradient of the result, of its shape.
+        conditions: where and in which type.
+    """
+
+    def forward() -> tuple[list[Tensor], list[Tensor | None]]:
+        with conditions.autocast():
+            result, statistics = layer(states)
+        outputs: list[Tensor] = [result]
+        gradients: list[Tensor | None] = [gradient.to(result.dtype)]
+        if statistics is not None:
+            outputs.append(losses.mutual_information(statistics))
+            gradients.append(None)
+        return outputs, gradients
+
+    return Step(module, forward, (states,))
+
+
+def training_step(
+    model: nn.Module,
+    criterion: nn.Module,
+    sample: Mapping[str, Any],
+    conditions: Conditions,
+    *,
+    num_steps: int | None = None,
+    checkpoint_activations: bool = False,
+) -> Step:
+    """A training step of a model on a fairseq batch, but for the optimiser's update.
+
+    Args:
+        model: any fairseq encoder-decoder model.
+        criterion: its loss.
+        sample: the batch.
+        conditions: where and in which type.
+        num_steps: how often this step runs each depth loop, with the same weights; None: as built.
+        checkpoint_activations: whether it then recomputes activations in the backward pass.
+    """
+
+    def forward() -> tuple[list[Tensor], list[Tensor | None]]:
+        model.train()
+        if num_steps is not None:
+            for stack in stacks(model).values():
+                stack.num_steps = num_steps
+                stack.checkpoint_activations = checkpoint_activations
+        with conditions.autocast():
+            loss, _, _ = criterion(model, sample)
+        return [loss], [None]
+
+    return Step(model, forward, (*sample["net_input"].values(), sample["target"]))
+
+
+def stacks(model: nn.Module) -> dict[str, Stack]:
+    """The depth loops of a model, by "encoder" and "decoder"; empty for other models."""
+    modules = model.named_modules()
+    return {name.split(".")[0]: module for name, module in modules if isinstance(module, Stack)}
+
+
+def sample_of(batch: Mapping[str, Tensor], device: torch.device) -> dict[str, Any]:
+    """A fairseq batch on a device whose target is the decoder's input, one token later."""
+    inputs = {name: tensor.to(device) for name, tensor in batch.items()}
+    target = inputs["prev_output_tokens"].roll(-1, dims=1)
+    return {"net_input": inputs, "target": target, "ntokens": target.numel()}

@@ -1,0 +1,114 @@
+"""Times of several variants, measured side by side.
+
+The speed of a machine drifts, by more than what is to be told apart. So each repetition runs every
+variant once, in an order that rotates, and a ratio is the median over repetitions of the quotient
+of two times of the same repetition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy
+import torch
+from tqdm import tqdm
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Where and how to measure.
+
+    Attributes:
+        device: the CPU or a GPU.
+        dtype: float32, or bfloat16: then under autocast, with parameters in float32.
+        repetitions: how often each variant is measured, after a fifth as many runs to warm up.
+        seed: of weights, inputs and whatever else is drawn.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    repetitions: int
+    seed: int
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """The context in which a forward pass has `dtype`."""
+        enabled = self.dtype != torch.float32
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    def synchronise(self) -> None:
+        """Wait until the device has done its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+class Ratio(NamedTuple):
+    """Median, least and greatest of the quotients of all repetitions."""
+
+    median: float
+    least: float
+    greatest: float
+
+
+class Timings:
+    """Times in seconds, for each variant one of each repetition."""
+
+    def __init__(self, seconds: Mapping[str, list[float]]) -> None:
+        self.seconds = seconds
+
+    def median(self, variant: str) -> float:
+        """Median time of a variant, in seconds."""
+        return float(numpy.median(self.seconds[variant]))
+
+    def summary(self, variant: str) -> dict[str, float | list[float]]:
+        """Median, least and greatest time and both quartiles, in seconds."""
+        seconds = self.seconds[variant]
+        return {
+            "median": self.median(variant),
+            "min": min(seconds),
+            "max": max(seconds),
+            "quartiles": [float(value) for value in numpy.percentile(seconds, (25, 75))],
+        }
+
+    def ratio(self, numerator: str, denominator: str) -> Ratio:
+        """Time of one variant relative to another's, paired by repetition."""
+        pairs = zip(self.seconds[numerator], self.seconds[denominator])
+        quotients = [above / below for above, below in pairs]
+        return Ratio(float(numpy.median(quotients)), min(quotients), max(quotients))
+
+
+def measure(
+    variants: Mapping[str, Callable[[], object]], conditions: Conditions, *, description: str
+) -> Timings:
+    """Time all variants, interleaved, after some runs of each to warm up.
+
+    Args:
+        variants: what to run, by name.
+        conditions: how often and where; a GPU is waited for before and after each run.
+        description: for the progress bar on standard error.
+    """
+    names = list(variants)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    warm_up = max(1, conditions.repetitions // 5)
+    rounds = warm_up + conditions.repetitions
+    total = rounds * len(names)
+    with tqdm(total=total, desc=description, unit="run", disable=None) as progress:
+        for repetition in range(rounds):
+            shift = repetition % len(names)
+            for name in names[shift:] + names[:shift]:
+                elapsed = _time(variants[name], conditions)
+                if repetition >= warm_up:
+                    seconds[name].append(elapsed)
+                progress.update()
+    return Timings(seconds)
+
+
+def _time(run: Callable[[], object], conditions: Conditions) -> float:
+    conditions.synchronise()
+    start = time.perf_counter()
+    run()
+    conditions.synchronise()
+    return time.perf_counter() - start

@@ -1,0 +1,143 @@
+"""A training step next to that of a dense Universal Transformer and of a Transformer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from sut_fairseq.analysis.benchmark.peers import (
+    COMMAND,
+    equal_transformer,
+    macs_of_pair,
+    own_criterion,
+    own_model,
+    plain_criterion,
+)
+from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.steps import Step, sample_of, training_step
+from sut_fairseq.analysis.benchmark.timing import Conditions, measure
+from sut_fairseq.analysis.untrained import build, random_batch
+from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from sut_fairseq.modules.errors import check
+
+REPETITIONS = 5
+
+_TIMES = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Models and sizes of a batch; a step is forward pass, loss and backward pass, no update."""
+
+    arch: str = size("sut_base", "architecture")
+    dense_arch: str = size("ut_base", "dense architecture with as many parameters")
+    sentences: int = size(64, "sentence pairs")
+    src_len: int = size(32, "tokens of each source sentence")
+    tgt_len: int = size(32, "tokens of each target sentence")
+    vocab_size: int = size(32768, "size of the one dictionary of all models")
+    scaling: bool = size(True, "measure --arch with 2 and 4 times the sentences and steps as well")
+    scaling_sentences: int = size(32, "sentence pairs of the least of these batches")
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """Numbers of tokens of a sentence pair."""
+        return dict(src_len=self.src_len, tgt_len=self.tgt_len)
+
+
+def run(sizes: Sizes, conditions: Conditions) -> Report:
+    """Measure a training step, in which nothing halts, of each model on the same words.
+
+    Raises:
+        InputError: for an unknown architecture, or if a size is not allowed.
+    """
+    others = (sizes.arch, "transformer")
+    requirement = f"other than {' and '.join(others)}"
+    check(sizes.dense_arch not in others, "--dense-arch", requirement, sizes.dense_arch)
+    report = Report("train", sizes, conditions)
+    torch.manual_seed(conditions.seed)
+    model, task = own_model(sizes.arch, sizes.vocab_size)
+    batch = random_batch(model, task, **sizes.lengths, sentences=sizes.sentences)
+    steps, macs = _models(report, model, task, sizes, sample_of(batch, conditions.device))
+    timings = measure(steps, conditions, description="training")
+    target_tokens = sizes.sentences * sizes.tgt_len
+    # The backward pass has two products for each of the forward pass.
+    macs = {name: 3 * sizes.sentences * one for name, one in macs.items()}
+    report.add_times(timings, macs=macs, tokens=dict.fromkeys(steps, target_tokens))
+    for name, other, meaning in (
+        ("to_ut", sizes.dense_arch, f"target tokens per second / those of {sizes.dense_arch}"),
+        ("to_transformer", "transformer", "target tokens per second / a Transformer's, equal MACs"),
+        ("to_loop", "loop", "target tokens per second / those of the expert backend `loop`"),
+    ):
+        if other in steps:
+            report.add_ratio(name, timings.ratio(other, sizes.arch), meaning)
+    if sizes.scaling:
+        del steps
+        _scaling(report, model, task, sizes, conditions)
+    return report
+
+
+def _models(
+    report: Report,
+    model: UniversalTransformerModel,
+    task: SimpleNamespace,
+    sizes: Sizes,
+    sample: dict[str, Any],
+) -> tuple[dict[str, Step], dict[str, int]]:
+    """A training step of each model, and the MACs of its forward pass for one sentence pair."""
+    conditions = report.conditions
+    dense, _ = build(sizes.dense_arch, sizes.vocab_size, name="--dense-arch", command=COMMAND)
+    transformer, hidden_dim = equal_transformer(model, task, **sizes.lengths)
+    report.settings["transformer_ffn_dim"] = hidden_dim
+    models = {sizes.arch: model, sizes.dense_arch: dense, "transformer": transformer}
+    if conditions.device.type == "cuda":
+        flags = ("--expert-backend", "loop")
+        models["loop"], _ = build(sizes.arch, sizes.vocab_size, flags, command=COMMAND)
+    steps, macs = {}, {}
+    for name, one in models.items():
+        macs[name] = macs_of_pair(one, task, **sizes.lengths)
+        criterion = plain_criterion(task) if name == "transformer" else own_criterion(task)
+        steps[name] = training_step(one.to(conditions.device), criterion, sample, conditions)
+        report.variant(name)["params"] = sum(p.numel() for p in one.parameters())
+    return steps, macs
+
+
+def _scaling(
+    report: Report,
+    model: UniversalTransformerModel,
+    task: SimpleNamespace,
+    sizes: Sizes,
+    conditions: Conditions,
+) -> None:
+    """How the time of one model grows with the number of sentences and with that of steps."""
+    criterion = own_criterion(task)
+    num_steps = model.encoder.stack.num_steps
+    variants, tokens = {}, {}
+    for kind, more_sentences, more_steps in (
+        *(("tokens", times, 1) for times in _TIMES),
+        *(("steps", 1, times) for times in _TIMES[1:]),
+    ):
+        sentences = sizes.scaling_sentences * more_sentences
+        batch = random_batch(model, task, **sizes.lengths, sentences=sentences)
+        name = f"{kind}_{max(more_sentences, more_steps)}x"
+        tokens[name] = sentences * sizes.tgt_len
+        variants[name] = training_step(
+            model,
+            criterion,
+            sample_of(batch, conditions.device),
+            conditions,
+            num_steps=num_steps * more_steps,
+        )
+    # Differences of a factor need few repetitions, and four times as much takes four times as long.
+    few = replace(conditions, repetitions=min(3, conditions.repetitions))
+    timings = measure(variants, few, description="scaling")
+    report.add_times(timings, tokens=tokens)
+    for kind, what in (("tokens", "sentences"), ("steps", "steps of both depth loops")):
+        for times in _TIMES[1:]:
+            report.add_ratio(
+                f"cost_{times}x_{kind}",
+                timings.ratio(f"{kind}_{times}x", "tokens_1x"),
+                f"time at {times} times as many {what} / time at 1",
+            )

@@ -1,0 +1,246 @@
+"""`sut-benchmark`: time and memory of this package's parts and models, next to other ones."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, NoReturn
+
+import torch
+
+from sut_fairseq.analysis.benchmark import (
+    attention,
+    decoding,
+    experts,
+    halting,
+    memory,
+    training,
+)
+from sut_fairseq.analysis.benchmark.report import Report
+from sut_fairseq.analysis.benchmark.timing import Conditions
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.modules.errors import InputError, check, check_choice
+
+_SUBJECTS: dict[str, tuple[Any, str]] = {
+    "experts": (
+        experts,
+        "feed-forward experts, forward and backward, against dense layers of the same MACs and "
+        "bare matrix products",
+    ),
+    "attention": (
+        attention,
+        "mixture attention, forward and backward, against dense attention with as many query "
+        "heads: time and peak memory",
+    ),
+    "halting": (
+        halting,
+        "the encoder's forward pass when halting skips a given share of all (token, step) pairs; "
+        "with --path the passes of a trained model at several thresholds",
+    ),
+    "train": (
+        training,
+        "a training step, without the optimiser's update, against a dense Universal Transformer "
+        "and a Transformer of the same MACs",
+    ),
+    "decode": (
+        decoding,
+        "beam search against a Transformer of the same MACs, and at several halting thresholds; "
+        "with --path that of a trained model",
+    ),
+    "memory": (
+        memory,
+        "peak memory of a training step: more steps, recomputed activations, mixture attention",
+    ),
+}
+
+_DEVICES = ("cpu", "cuda")
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    logger = logging.getLogger("sut_fairseq")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        return run_command("sut-benchmark", lambda: _main(argv))
+    finally:
+        logger.setLevel(level)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells of a wrong argument in one sentence, like the rest of the command."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see `{self.prog} --help`.")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="sut-benchmark",
+        description="Measure time and memory next to other ways to do the same. All variants run "
+        "in turn in one process, and a ratio is the median of the quotients of paired times, so "
+        "that a machine whose speed drifts still compares them fairly.",
+        epilog="`sut-benchmark SUBJECT --help` lists the sizes of a subject.",
+    )
+    subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    for name, (subject, text) in _SUBJECTS.items():
+        one = subjects.add_parser(name, help=text, description=f"Measure {text}.")
+        _add_sizes(one, subject.Sizes)
+        _add_conditions(one, subject.REPETITIONS)
+    return parser
+
+
+def _add_sizes(parser: argparse.ArgumentParser, kind: Any) -> None:
+    """A flag for each size of a subject."""
+    group = parser.add_argument_group("what to measure")
+    for one in fields(kind):
+        flag, text = "--" + one.name.replace("_", "-"), one.metadata["help"]
+        default: Any = one.default
+        if isinstance(default, bool):
+            group.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=default, help=text
+            )
+            continue
+        several = isinstance(default, tuple)
+        shown = " ".join(map(str, default)) if several else default
+        group.add_argument(
+            flag,
+            type=one.metadata["kind"],
+            default=default,
+            nargs="+" if several else None,
+            metavar={int: "N", float: "X"}.get(one.metadata["kind"], "NAME"),
+            help=text if default is None else f"{text} (default: {shown})",
+        )
+
+
+def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
+    """The flags that all subjects share."""
+    group = parser.add_argument_group("how to measure")
+    group.add_argument(
+        "--device", default="cpu", metavar="NAME", help="cpu or cuda (default: %(default)s)"
+    )
+    group.add_argument(
+        "--dtype",
+        default="float32",
+        metavar="NAME",
+        help="float32, or bfloat16 under autocast (default: %(default)s)",
+    )
+    group.add_argument(
+        "--threads", type=int, metavar="N", help="threads on the CPU (default: torch's own choice)"
+    )
+    group.add_argument(
+        "--repetitions",
+        type=int,
+        default=repetitions,
+        metavar="N",
+        help="how often each variant is measured (default: %(default)s)",
+    )
+    group.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of weights and inputs (default: 1)"
+    )
+    group.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _main(argv: Sequence[str] | None) -> None:
+    arguments = _parser().parse_args(argv)
+    subject, _ = _SUBJECTS[arguments.subject]
+    sizes = _sizes(subject.Sizes, arguments)
+    conditions = _conditions(arguments)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(arguments.threads or threads)
+    try:
+        report = subject.run(sizes, conditions)
+    finally:
+        torch.set_num_threads(threads)
+    if arguments.json:
+        print_json(report.document())
+    else:
+        print_table(report)
+
+
+def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
+    """The subject's sizes, as far as they can be checked without knowing what they mean."""
+    values = {one.name: getattr(arguments, one.name) for one in fields(kind)}
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = tuple(value)
+        for number in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(number, int) and not isinstance(number, bool):
+                check(number >= 1, "--" + name.replace("_", "-"), "at least 1", number)
+    path, data = values.get("path"), values.get("data")
+    if data is not None and path is None:
+        raise InputError("--data needs a trained model: give --path CHECKPOINT.")
+    if path is not None:
+        if data is None:
+            raise InputError("--path needs sentences to run the model on: give --data DATA-BIN.")
+        load_checkpoint(path)  # refuses what is no checkpoint with one clear sentence
+    return kind(**values)
+
+
+def _conditions(arguments: argparse.Namespace) -> Conditions:
+    check_choice("--device", arguments.device, _DEVICES)
+    check_choice("--dtype", arguments.dtype, _DTYPES)
+    if arguments.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("--device cuda needs a GPU, but torch finds none: use --device cpu.")
+    check(arguments.repetitions >= 1, "--repetitions", "at least 1", arguments.repetitions)
+    if arguments.threads is not None:
+        check(arguments.threads >= 1, "--threads", "at least 1", arguments.threads)
+    return Conditions(
+        device=torch.device(arguments.device),
+        dtype=_DTYPES[arguments.dtype],
+        repetitions=arguments.repetitions,
+        seed=arguments.seed,
+    )
+
+
+# Heading of a column, the value that it shows, and how; a column without values is left out.
+_COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
+    ("median", "median", lambda seconds: f"{1e3 * seconds:,.2f} ms"),
+    ("least", "min", lambda seconds: f"{1e3 * seconds:,.2f} ms"),
+    ("greatest", "max", lambda seconds: f"{1e3 * seconds:,.2f} ms"),
+    ("GMAC/s", "gmacs_per_second", lambda rate: f"{rate:,.2f}"),
+    ("tokens/s", "tokens_per_second", lambda rate: f"{rate:,.0f}"),
+    ("peak memory", "peak_bytes", lambda num_bytes: f"{num_bytes / 2**20:,.1f} MiB"),
+    ("parameters", "params", lambda number: f"{number / 1e6:,.2f} M"),
+    ("skipped", "skipped", lambda share: f"{100 * share:.1f} %"),
+    ("encoder skips", "encoder_skipped", lambda share: f"{100 * share:.1f} %"),
+    ("decoder skips", "decoder_skipped", lambda share: f"{100 * share:.1f} %"),
+]
+
+
+def print_table(report: Report) -> None:
+    """Print a report for people."""
+    document = report.document()
+    for part in ("machine", "settings"):
+        values = {key: value for key, value in document[part].items() if value is not None}
+        print(f"{part}: " + ", ".join(f"{key} {_plain(value)}" for key, value in values.items()))
+    print()
+    used = [
+        column for column in _COLUMNS if any(column[1] in one for one in report.variants.values())
+    ]
+    rows = [[report.subject, *(heading for heading, _, _ in used)]]
+    for name, entry in report.variants.items():
+        cells = [show(entry[key]) if key in entry else "" for _, key, show in used]
+        rows.append([name, *cells])
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
+        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
+    print()
+    width = max(map(len, report.ratios), default=0)
+    for name, ratio in report.ratios.items():
+        varies = ratio.least != ratio.greatest
+        spread = f"({ratio.least:.2f} to {ratio.greatest:.2f})" if varies else ""
+        print(f"{name:<{width}}  {ratio.median:5.2f} {spread:<14}  {report.meanings[name]}")
+
+
+def _plain(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,294 @@
+"""`sut-benchmark`: every subject at tiny size, what it promises to report, and wrong input.
+
+Nothing here depends on how fast anything is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from sut_fairseq.analysis.benchmark.halting import ScheduledHalting, depths
+from sut_fairseq.analysis.benchmark.peak import peak_bytes
+from sut_fairseq.analysis.benchmark.peers import equal_transformer
+from sut_fairseq.analysis.benchmark.steps import Step
+from sut_fairseq.analysis.benchmark.timing import Conditions, Timings, measure
+from sut_fairseq.cli.benchmark import main
+from tests.integration.commands import words
+from tests.models import HALTING, small_model, task
+
+PAIRS = "--arch sut_tiny --sentences 2 --src-len 4 --tgt-len 5 --vocab-size 40"
+SIZES = {
+    "experts": "--embed-dim 16 --num-experts 4 --top-k 2 --hidden-dim 8 --tokens 32",
+    "attention": "--embed-dim 16 --num-experts 4 --top-k 2 --num-heads 2 --head-dim 4 --window 3 "
+    "--lengths 4 8 --tokens 16",
+    "halting": "--arch sut_tiny --sentences 3 --length 8 --shares 0.25 0.5",
+    "train": f"{PAIRS} --dense-arch ut_cfq",
+    "decode": f"{PAIRS} --beam 2 --thresholds 0.999 0.6",
+    "memory": f"{PAIRS} --steps 2 4 --attention-length 4 --attention-tokens 8",
+}
+VARIANTS = {
+    "experts": "experts loop grouped dense dense_without_router gemm",
+    "attention": "mixture_4 mixture_no_window_4 dense_4 dense_no_window_4 torch_4 "
+    "mixture_8 mixture_no_window_8 dense_8 dense_no_window_8 torch_8",
+    "halting": "share_0 share_0.25 share_0.5",
+    "train": "sut_tiny ut_cfq transformer tokens_1x tokens_2x tokens_4x steps_2x steps_4x",
+    "decode": "sut_tiny threshold_0.6 transformer",
+    "memory": "steps_2 steps_2_checkpointed steps_4 steps_4_checkpointed mixture dense",
+}
+RATIOS = {
+    "experts": "to_dense to_dense_without_router to_gemm to_loop to_grouped",
+    "attention": " ".join(
+        f"{name}_{length}"
+        for length in (4, 8)
+        for name in words(
+            "mixture_to_dense mixture_to_torch dense_to_torch window_cost dense_window_cost "
+            "memory_mixture_to_dense"
+        )
+    ),
+    "halting": "time_at_0.25 saved_per_skipped_0.25 time_at_0.5 saved_per_skipped_0.5",
+    "train": "to_ut to_transformer cost_2x_tokens cost_4x_tokens cost_2x_steps cost_4x_steps",
+    "decode": "to_transformer time_at_0.6",
+    "memory": "memory_4_to_2_steps memory_4_to_2_steps_checkpointed memory_checkpointed_2 "
+    "memory_checkpointed_4 memory_mixture_to_dense",
+}
+CONDITIONS = Conditions(torch.device("cpu"), torch.float32, repetitions=3, seed=1)
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    """What the command prints as JSON."""
+    assert main([*map(str, arguments), "--repetitions", "2", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    document: dict[str, Any] = json.loads(printed.out)
+    return document
+
+
+def assert_complete(found: dict[str, Any], variants: list[str], ratios: list[str]) -> None:
+    assert set(found["variants"]) == set(variants)
+    for entry in found["variants"].values():
+        low, high = entry["quartiles"]
+        assert 0 < entry["min"] <= low <= entry["median"] <= high <= entry["max"]
+        for key, value in entry.items():
+            assert key == "quartiles" or math.isfinite(value)
+    assert set(found["ratios"]) == set(found["spread"]) == set(ratios)
+    for name, ratio in found["ratios"].items():
+        least, greatest = found["spread"][name]
+        assert least <= ratio <= greatest
+        assert math.isfinite(greatest)
+        assert least > 0 or name.startswith("saved_per_skipped")
+
+
+@pytest.mark.parametrize("subject", SIZES)
+def test_reports_are_complete(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(capsys, subject, *words(SIZES[subject]), "--threads", 1, "--seed", 2)
+    assert found["subject"] == subject
+    expected = dict(device="cpu", dtype="float32", threads=1, seed=2, repetitions=2)
+    assert expected.items() <= found["settings"].items()
+    assert words("processor cores torch python sut_fairseq") == list(found["machine"])[:5]
+    assert_complete(found, words(VARIANTS[subject]), words(RATIOS[subject]))
+
+
+@pytest.mark.parametrize("subject", ["experts", "attention", "halting", "decode"])
+def test_bfloat16(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(capsys, subject, *words(SIZES[subject]), "--dtype", "bfloat16")
+    assert found["settings"]["dtype"] == "bfloat16"
+    assert_complete(found, words(VARIANTS[subject]), words(RATIOS[subject]))
+
+
+def test_a_training_step_in_bfloat16_without_scaling(capsys: pytest.CaptureFixture[str]) -> None:
+    options = words("--dtype bfloat16 --no-scaling")
+    found = report(capsys, "train", *words(SIZES["train"]), *options)
+    variants, ratios = words("sut_tiny ut_cfq transformer"), words("to_ut to_transformer")
+    assert_complete(found, variants, ratios)
+
+
+def test_what_is_compared_has_equal_macs(capsys: pytest.CaptureFixture[str]) -> None:
+    lengths = words("--no-scaling --src-len 9 --tgt-len 7")
+    found = report(capsys, "train", *words(SIZES["train"]), *lengths)["variants"]
+    assert found["transformer"]["macs"] == pytest.approx(found["sut_tiny"]["macs"], rel=0.01)
+    sizes = words("--embed-dim 64 --hidden-dim 96 --num-experts 6 --top-k 4 --tokens 8")
+    found = report(capsys, "experts", *sizes)["variants"]
+    assert found["experts"]["macs"] == 3 * 8 * (64 * (64 + 6) + 4 * 2 * 64 * 96)
+    assert found["dense"]["macs"] == found["gemm"]["macs"]
+    half_of_64_hidden_units = 3 * 8 * 2 * 64 * 32
+    found_macs, wanted = found["dense"]["macs"], found["experts"]["macs"]
+    assert found_macs == pytest.approx(wanted, abs=half_of_64_hidden_units)
+
+
+def test_the_share_that_is_asked_for_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(capsys, "halting", *words(SIZES["halting"]))["variants"]
+    assert [entry["skipped"] for entry in found.values()] == pytest.approx([0, 0.25, 0.5])
+
+
+def test_decoding_produces_the_same_number_of_tokens(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(capsys, "decode", *words(SIZES["decode"]))["variants"]
+    tokens = [entry["tokens_per_second"] * entry["median"] for entry in found.values()]
+    assert tokens == pytest.approx([2 * (5 + 1)] * 3)
+    # An untrained unit halts with a probability of 0.5 after each of the three steps.
+    assert found["sut_tiny"]["decoder_skipped"] == 0
+    assert found["threshold_0.6"]["decoder_skipped"] == pytest.approx(1 / 3)
+
+
+@pytest.fixture(scope="module")
+def halting(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint whose tokens halt at different steps."""
+    state = torch.load(trained, weights_only=True)
+    generator = torch.Generator().manual_seed(1)
+    for name, tensor in state["model"].items():
+        if name.endswith("halting.output.weight"):
+            tensor.normal_(generator=generator)
+    path = tmp_path_factory.mktemp("halting") / "checkpoint.pt"
+    torch.save(state, path)
+    return path
+
+
+def test_a_trained_model_on_its_data(
+    halting: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--path", halting, "--data", data, "--max-sentences", 5)
+    found = report(capsys, "halting", *options, "--thresholds", 0.7, 0.3)
+    variants = words("threshold_inf threshold_0.7 threshold_0.3")
+    ratios = words(
+        "time_at_threshold_0.7 saved_per_skipped_threshold_0.7 time_at_threshold_0.3 "
+        "saved_per_skipped_threshold_0.3"
+    )
+    assert_complete(found, variants, ratios)
+    shares = [entry["skipped"] for entry in found["variants"].values()]
+    assert 0 == shares[0] < shares[1] < shares[2] < 1
+
+    options = (*options[:-1], 2, "--sentences", 2, "--beam", 2)
+    found = report(capsys, "decode", *options, "--thresholds", 0.999, 0.3)
+    assert_complete(found, ["model", "threshold_0.3"], ["time_at_0.3"])
+    shares = [entry["decoder_skipped"] for entry in found["variants"].values()]
+    assert shares[0] < shares[1]
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experts", *words(SIZES["experts"]), "--repetitions", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("machine: processor ")
+    assert lines[1].startswith("settings: embed_dim 16, num_experts 4, ")
+    assert lines[3].split() == words("experts median least greatest GMAC/s tokens/s")
+    assert [line.split()[0] for line in lines[4:10]] == words(VARIANTS["experts"])
+    assert [line.split()[0] for line in lines[11:]] == words(RATIOS["experts"])
+
+
+@pytest.mark.parametrize("arguments", ["--help", *(f"{subject} --help" for subject in SIZES)])
+def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(words(arguments))
+    text = capsys.readouterr().out
+    for word in words("--device --dtype --threads --repetitions --seed --json"):
+        assert (word in text) == (arguments != "--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("", "the following arguments are required: SUBJECT; see `sut-benchmark --help`."),
+        ("speed", "invalid choice: 'speed'"),
+        ("experts --tokens many", "invalid int value: 'many'; see `sut-benchmark experts --help`."),
+        ("experts --tokens 0", "`--tokens` must be at least 1, but is 0 instead."),
+        ("experts --top-k 25", "`top_k` must be between 1 and `num_experts` (24)"),
+        ("experts --repetitions 0", "`--repetitions` must be at least 1, but is 0 instead."),
+        ("experts --threads 0", "`--threads` must be at least 1, but is 0 instead."),
+        ("experts --device tpu", "`--device` must be one of cpu, cuda, but is tpu instead."),
+        ("experts --dtype float8", "`--dtype` must be one of float32, bfloat16, but is float8"),
+        ("attention --lengths 64 100", "`--lengths` must be a divisor of `--tokens` (4096)"),
+        ("halting --shares 0.9", "`--shares` must be greater than 0, at most 0.833"),
+        ("halting --arch ut_cfq_t5", "`--arch` must be an architecture that halts"),
+        ("halting --arch sut_huge", "`--arch` must be an architecture that fairseq-train knows"),
+        ("halting --path x.pt", "--path needs sentences to run the model on: give --data DATA-BIN"),
+        ("halting --data x", "--data needs a trained model: give --path CHECKPOINT."),
+        ("halting --path absent.pt --data x", "There is no checkpoint `absent.pt`"),
+        ("train --dense-arch sut_base", "`--dense-arch` must be other than sut_base"),
+        (f"train {PAIRS} --dense-arch x", "`--dense-arch` must be an architecture that"),
+        (f"train {PAIRS} --src-len 9999", "`--src-len` must be between 1 and the model's maximum"),
+        ("decode --arch transformer --vocab-size 9", "`--arch` must be an architecture of this"),
+        (f"decode {PAIRS} --vocab-size 3", "`--vocab-size` must be greater than the number of"),
+        ("decode --thresholds 1.5", "`--thresholds` must be greater than 0, at most 1, but is 1.5"),
+        ("memory --steps 6", "`--steps` must be at least two different numbers, but is [6]"),
+        ("memory --attention-length 3", "`--attention-length` must be a divisor of"),
+    ],
+)
+def test_refused(
+    arguments: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(arguments)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("sut-benchmark: error: ")
+    assert sentence in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_transformer_cannot_be_arbitrarily_small() -> None:
+    model = small_model(joined=True, attention_head_dim=1, encoder_ffn_embed_dim=1)
+    with pytest.raises(ValueError, match="`--arch` must have at least the .* MACs"):
+        equal_transformer(model, task(joined=True), src_len=4, tgt_len=4)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="concerns machines without a GPU")
+def test_no_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experts", "--device", "cuda"]) == 2
+    assert "--device cuda needs a GPU, but torch finds none" in capsys.readouterr().err
+
+
+def test_every_repetition_runs_each_variant_once_in_turn() -> None:
+    order: list[str] = []
+    variants = {name: lambda name=name: order.append(name) for name in "abc"}
+    timings = measure(variants, CONDITIONS, description="")
+    assert order == list("abcbcacababc")  # one round to warm up, three that count
+    assert {name: len(times) for name, times in timings.seconds.items()} == dict(a=3, b=3, c=3)
+
+
+def test_ratios_pair_the_times_of_a_repetition() -> None:
+    """On a machine that becomes ten times slower meanwhile."""
+    timings = Timings({"a": [1.0, 5.0, 10.0], "b": [2.0, 10.0, 30.0]})
+    assert timings.ratio("b", "a") == (2, 2, 3)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.3, 0.5, 0.8, 5 / 6])
+def test_depths_have_the_right_mean(share: float) -> None:
+    steps = depths(1000, 6, share, torch.Generator().manual_seed(1))
+    assert 1 <= steps.min() <= steps.max() <= 6
+    assert int(steps.sum()) == round(6000 * (1 - share))
+    if share == 0.5:
+        assert steps.bincount().tolist() == [0, 200, 200, 200, 200, 200]
+
+
+@pytest.mark.parametrize("layout", ["compact", "masked"])
+def test_scheduled_halting_does_what_it_is_told(layout: str) -> None:
+    stack = small_model(**HALTING).encoder.stack
+    stack.layout = layout
+    planned = torch.tensor([1, 3, 2, 4, 4, 1])
+    stack.halting = ScheduledHalting(stack.halting, planned).double()
+    for _ in range(2):
+        output = stack(torch.randn(2, 3, 16).double(), torch.zeros(2, 3, dtype=torch.bool))
+        assert float(output.halting.steps_run) == planned.sum()
+
+
+def test_peak_memory_of_a_known_step() -> None:
+    """Views and results in place count once; what is freed no longer counts."""
+    module = nn.Linear(10, 100, bias=False)
+    states = torch.randn(50, 10)
+
+    def forward() -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+        hidden = module(states)
+        for _ in range(3):
+            hidden.view(100, 50).t().mul(2)  # 5,000 numbers, gone at once
+        hidden.add_(1)
+        return [hidden], [torch.ones_like(hidden)]
+
+    step = Step(module, forward, (states,))
+    # Weights, their gradient and the input; the result and the greater of a temporary product and
+    # the result's gradient, with which the weights' new gradient is made.
+    assert peak_bytes(step, CONDITIONS) == 4 * (1000 + 1000 + 500 + 5000 + 5000 + 1000)
+    assert peak_bytes(step, CONDITIONS) == peak_bytes(step, CONDITIONS)
