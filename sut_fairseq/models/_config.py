@@ -6,8 +6,8 @@ Flat because nested groups with equal field names collide in fairseq's command l
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-from dataclasses import dataclass, field
-from typing import Optional
+from dataclasses import dataclass, field, fields
+from typing import Any, Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -184,3 +184,12 @@ class UniversalTransformerConfig(
     EmbeddingOptions,
 ):
     """Options of the (Sparse) Universal Transformer."""
+
+    @classmethod
+    def complete(cls, options: Any) -> "UniversalTransformerConfig":
+        """All options: those of a checkpoint from before one existed take its default."""
+        config = cls()
+        for option in fields(cls):
+            if hasattr(options, option.name):
+                setattr(config, option.name, getattr(options, option.name))
+        return config

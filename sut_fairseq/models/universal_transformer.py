@@ -198,6 +198,7 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
         Raises:
             ValueError: if an option has a value that is not allowed.
         """
+        cfg = UniversalTransformerConfig.complete(cfg)
         encoder_stack, decoder_stack = build_stack(cfg, "encoder"), build_stack(cfg, "decoder")
         source, target = task.source_dictionary, task.target_dictionary
         source_tokens, target_tokens, projection = _build_embeddings(cfg, source, target)

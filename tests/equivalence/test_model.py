@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from sut_fairseq import losses
+from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model
+from tests.models import (
+    HALTING,
+    MIXTURE,
+    SMALL,
+    batch,
+    lower_threshold,
+    padding,
+    small_model,
+    task,
+)
 
 KINDS = {"dense": {}, "mixture": MIXTURE}
 
@@ -169,3 +182,13 @@ def test_a_lower_threshold_skips_more() -> None:
         lower_threshold(model, alpha_threshold)
         shares.append(float(model(**batch())[1]["halting"]["decoder"].skipped))
     assert shares == sorted(shares) and shares[0] < shares[-1]
+
+
+def test_options_from_before_one_existed() -> None:
+    """The checkpoint of an earlier version holds no value for an option that came later."""
+    config = replace(UniversalTransformerConfig(), **{**SMALL, "dropout": 0.25})
+    stored = {name: value for name, value in vars(config).items() if name != "token_layout"}
+    for options in (Namespace(**stored), OmegaConf.create(stored)):
+        model = UniversalTransformerModel.build_model(options, task())
+        assert model.encoder.stack.layout == "auto"
+        assert model.encoder.embedding.dropout.p == 0.25
