@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairseq import checkpoint_utils, tasks
@@ -59,6 +59,33 @@ def load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None = 
         size = min(size, max_sentences)
         check(size > 0, "--max-sentences", "at least 1", max_sentences)
     return range(size)
+
+
+def batches(
+    task: tasks.FairseqTask,
+    split: str,
+    max_sentences: int | None = None,
+    max_tokens: int = 4096,
+) -> Iterator[dict[str, Any]]:
+    """Batches as fairseq's commands make them: sentence pairs of similar lengths, padded.
+
+    Args:
+        task: with its dictionaries.
+        split: name of the split.
+        max_sentences: only the first so many; None: all.
+        max_tokens: greatest number of source or target tokens in a batch, padding included.
+    """
+    numbers = load_split(task, split, max_sentences)
+    dataset = task.dataset(split)
+    longest = 0
+    group: list[Any] = []
+    for number in sorted(numbers, key=dataset.num_tokens):
+        longest = max(longest, dataset.num_tokens(number))
+        if group and longest * (len(group) + 1) > max_tokens:
+            yield dataset.collater(group)
+            group, longest = [], dataset.num_tokens(number)
+        group.append(dataset[number])
+    yield dataset.collater(group)
 
 
 def sentence_pairs(

@@ -29,7 +29,7 @@ SIZES = {
     "attention": "--embed-dim 16 --num-experts 4 --top-k 2 --num-heads 2 --head-dim 4 --window 3 "
     "--lengths 4 8 --tokens 16",
     "halting": "--arch sut_tiny --sentences 3 --length 8 --shares 0.25 0.5",
-    "train": f"{PAIRS} --dense-arch ut_cfq",
+    "train": f"{PAIRS} --dense-arch ut_cfq --scaling-sentences 1",
     "decode": f"{PAIRS} --beam 2 --thresholds 0.999 0.6",
     "memory": f"{PAIRS} --steps 2 4 --attention-length 4 --attention-tokens 8",
 }
@@ -82,7 +82,7 @@ def assert_complete(found: dict[str, Any], variants: list[str], ratios: list[str
         least, greatest = found["spread"][name]
         assert least <= ratio <= greatest
         assert math.isfinite(greatest)
-        assert least > 0 or name.startswith("saved_per_skipped")
+        assert least > 0 or name.startswith("saved_per_")
 
 
 @pytest.mark.parametrize("subject", SIZES)
@@ -149,16 +149,29 @@ def halting(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.parametrize(
+    "subject, sizes",
+    [("experts", "--tokens 8"), ("attention", "--tokens 8 --lengths 4")],
+)
+def test_layers_of_an_architecture(
+    subject: str, sizes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = report(capsys, subject, "--arch", "sut_tiny", *words(sizes))["settings"]
+    expected = dict(arch="sut_tiny", embed_dim=128, num_experts=4, top_k=2, tokens=8)
+    assert expected.items() <= settings.items()
+
+
 def test_a_trained_model_on_its_data(
     halting: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--path", halting, "--data", data, "--max-sentences", 5)
     found = report(capsys, "halting", *options, "--thresholds", 0.7, 0.3)
     variants = words("threshold_inf threshold_0.7 threshold_0.3")
-    ratios = words(
-        "time_at_threshold_0.7 saved_per_skipped_threshold_0.7 time_at_threshold_0.3 "
-        "saved_per_skipped_threshold_0.3"
-    )
+    ratios = [
+        f"{name}_threshold_{threshold}"
+        for name in words("time_at saved_per_skipped saved_per_macs")
+        for threshold in ("0.7", "0.3")
+    ]
     assert_complete(found, variants, ratios)
     shares = [entry["skipped"] for entry in found["variants"].values()]
     assert 0 == shares[0] < shares[1] < shares[2] < 1
@@ -196,6 +209,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("speed", "invalid choice: 'speed'"),
         ("experts --tokens many", "invalid int value: 'many'; see `sut-benchmark experts --help`."),
         ("experts --tokens 0", "`--tokens` must be at least 1, but is 0 instead."),
+        ("experts --arch ut_base", "`--arch` must be one of sut_base, sut_big, sut_logical_infer"),
         ("experts --top-k 25", "`top_k` must be between 1 and `num_experts` (24)"),
         ("experts --repetitions 0", "`--repetitions` must be at least 1, but is 0 instead."),
         ("experts --threads 0", "`--threads` must be at least 1, but is 0 instead."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
+from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
@@ -34,6 +35,7 @@ VARIANTS = ("mixture", "mixture_no_window", "dense", "dense_no_window", "torch")
 class Sizes:
     """Sizes of the layers; dense attention has `top_k` times `num_heads` heads."""
 
+    arch: str | None = size(None, "take all sizes of the layers from this architecture")
     embed_dim: int = size(512, "size of a token's state")
     num_experts: int = size(24, "number of attention experts")
     top_k: int = size(4, "experts that each token uses")
@@ -42,6 +44,22 @@ class Sizes:
     window: int = size(64, "greatest relative offset told apart, in tokens")
     lengths: tuple[int, ...] = size((64, 256, 1024), "sentence lengths, in tokens")
     tokens: int = size(4096, "tokens in a batch: sentences are as many as fit")
+
+    def resolved(self) -> Sizes:
+        """With the sizes of `arch` filled in."""
+        options = options_of(self.arch)
+        if options is None:
+            return self
+        heads = options.encoder_attention_heads
+        return replace(
+            self,
+            embed_dim=options.encoder_embed_dim,
+            num_experts=options.attention_experts,
+            top_k=options.attention_top_k,
+            num_heads=heads,
+            head_dim=options.attention_head_dim or options.encoder_embed_dim // heads,
+            window=options.attention_window,
+        )
 
     @property
     def query_heads(self) -> int:
@@ -158,8 +176,9 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     """Measure all variants at all lengths.
 
     Raises:
-        InputError: if a length does not divide `tokens`, or for a bad `top_k`.
+        InputError: if a length does not divide `tokens`, for a bad `top_k` or architecture.
     """
+    sizes = sizes.resolved()
     report = Report("attention", sizes, conditions)
     for length in sizes.lengths:
         check_length(length, sizes.tokens, "--lengths", "--tokens")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
@@ -37,11 +38,25 @@ _MEANINGS = {
 class Sizes:
     """Sizes of the layers."""
 
+    arch: str | None = size(None, "take all sizes of the layers from this architecture")
     embed_dim: int = size(512, "size of a token's state")
     num_experts: int = size(24, "number of experts")
     top_k: int = size(4, "experts that each token uses")
     hidden_dim: int = size(512, "hidden size of each expert")
     tokens: int = size(4096, "number of tokens")
+
+    def resolved(self) -> Sizes:
+        """With the sizes of `arch` filled in."""
+        options = options_of(self.arch)
+        if options is None:
+            return self
+        return replace(
+            self,
+            embed_dim=options.encoder_embed_dim,
+            num_experts=options.ffn_experts,
+            top_k=options.ffn_top_k,
+            hidden_dim=options.encoder_ffn_embed_dim,
+        )
 
     @property
     def router_macs(self) -> int:
@@ -86,8 +101,9 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     """Measure a forward and a backward pass of each kind of layer on the same tokens.
 
     Raises:
-        InputError: if `top_k` is greater than `num_experts`.
+        InputError: if `top_k` is greater than `num_experts`, or for a bad architecture.
     """
+    sizes = sizes.resolved()
     report = Report("experts", sizes, conditions)
     report.settings["dense_hidden_dim"] = sizes.equal_hidden_dim
     torch.manual_seed(conditions.seed)

@@ -17,7 +17,7 @@ from sut_fairseq.analysis.benchmark.peers import own_model
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import stacks
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
-from sut_fairseq.analysis.complexity import without_padding
+from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.untrained import set_threshold
 from sut_fairseq.modules.errors import check
 from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
@@ -192,15 +192,15 @@ def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
     pairs = trained.sentence_pairs(task, sizes.gen_subset, sizes.max_sentences)
+    counted = list(without_padding(pairs, task.target_dictionary.eos()))
     batches = [
-        {name: tensor.to(conditions.device) for name, tensor in batch.items()}
-        for batch in without_padding(pairs, task.target_dictionary.eos())
+        {name: tensor.to(conditions.device) for name, tensor in batch["net_input"].items()}
+        for batch in trained.batches(task, sizes.gen_subset, sizes.max_sentences)
     ]
-    model = model.to(conditions.device).eval()
     halts = any(stack.halting is not None for stack in stacks(model).values())
     check(halts, "--path", "a model that halts", sizes.path)
     variants: dict[str, Callable[[], object]] = {}
-    achieved = {}
+    achieved, macs = {}, {}
     for threshold in (math.inf, *sizes.thresholds):
 
         def forward(threshold: float = threshold) -> None:
@@ -210,14 +210,25 @@ def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
                     model(**batch)
 
         name = f"threshold_{threshold:g}"
+        set_threshold(model, threshold)
+        macs[name] = count(model.cpu(), counted).macs_full
+        model.to(conditions.device).eval()
         with count_depth(model) as statistics:
             forward()
         achieved[name] = skipped(statistics.values())
         variants[name] = forward
     timings = measure(variants, conditions, description="halting")
     tokens = sum(len(target) for _, target in pairs)
-    report.add_times(timings, tokens=dict.fromkeys(variants, tokens))
+    report.add_times(timings, macs=macs, tokens=dict.fromkeys(variants, tokens))
     _compare(report, timings, "threshold_inf", achieved)
+    for name, own in macs.items():
+        spared = 1 - own / macs["threshold_inf"]
+        if spared > 0:
+            report.add_ratio(
+                f"saved_per_macs_{name}",
+                _saved(timings.ratio(name, "threshold_inf"), spared),
+                f"share of the time that is saved / share of the MACs, {100 * spared:.1f} %",
+            )
 
 
 def _compare(
@@ -236,9 +247,13 @@ def _compare(
             f"time with {100 * share:.1f} % of all (token, step) pairs skipped / with none skipped",
         )
         if share > 0:
-            saved = [(1 - one) / share for one in (time.median, time.greatest, time.least)]
             report.add_ratio(
                 f"saved_per_skipped_{shown}",
-                Ratio(*saved),
+                _saved(time, share),
                 "share of the time that is saved / share of the (token, step) pairs skipped",
             )
+
+
+def _saved(time: Ratio, share: float) -> Ratio:
+    """From a time relative to that of all work: what is saved, relative to the share left out."""
+    return Ratio(*((1 - one) / share for one in (time.median, time.greatest, time.least)))

@@ -11,6 +11,8 @@ from torch import nn
 from sut_fairseq.analysis.complexity import count
 from sut_fairseq.analysis.untrained import build, random_batch
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models.architectures import ARCHITECTURES
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.errors import InputError, check
 
@@ -32,6 +34,19 @@ def own_model(
     own = isinstance(model, UniversalTransformerModel)
     check(own, name, "an architecture of this package (e.g. sut_base, ut_base)", arch)
     return model, task
+
+
+def options_of(arch: str | None) -> UniversalTransformerConfig | None:
+    """Options of a named architecture of this package, to take the sizes of a layer from.
+
+    Raises:
+        InputError: if there is no such architecture, or it has no mixture of experts.
+    """
+    if arch is None:
+        return None
+    mixtures = [name for name, own in ARCHITECTURES.items() if own.get("ffn_experts", 1) > 1]
+    check(arch in mixtures, "--arch", f"one of {', '.join(mixtures)}", arch)
+    return UniversalTransformerConfig.complete(SimpleNamespace(**ARCHITECTURES[arch]))
 
 
 def own_criterion(task: Any) -> nn.Module:
