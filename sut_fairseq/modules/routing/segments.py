@@ -1,10 +1,11 @@
 """Expert products one expert after the other: the backend for CPUs, and for any dtype.
 
-On a CPU what is not a matrix product costs as much as one, mostly because fresh memory does. Here
-the rows of an expert are gathered into, and scattered from, a scratch buffer that all experts
-share and that stays in the cache: the gathered input and the weighted output of all pairs never
-exist. Sums over the experts of a token run in expert order, so results are reproducible and do
-not depend on what else is in the batch.
+Every product and every gradient is written to its place in a buffer for all experts: nothing is
+concatenated, and no expert has a gradient of its own that would have to be stacked. What the
+backward pass needs of the tokens it gathers again, expert by expert, into a scratch buffer that
+stays in the cache, so that neither the gathered input nor the output of all pairs is kept. Sums over
+the experts of a token run in a fixed order: results are reproducible and do not depend on what else
+is in the batch.
 """
 
 from __future__ import annotations
