@@ -3,9 +3,9 @@
 Every product and every gradient is written to its place in a buffer for all experts: nothing is
 concatenated, and no expert has a gradient of its own that would have to be stacked. What the
 backward pass needs of the tokens it gathers again, expert by expert, into a scratch buffer that
-stays in the cache, so that neither the gathered input nor the output of all pairs is kept. Sums over
-the experts of a token run in a fixed order: results are reproducible and do not depend on what else
-is in the batch.
+stays in the cache, so that neither the gathered input nor the output of all pairs is kept. Sums
+over the experts of a token run in a fixed order: results are reproducible and do not depend on what
+else is in the batch.
 """
 
 from __future__ import annotations
