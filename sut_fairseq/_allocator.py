@@ -13,7 +13,7 @@ def keep_freed_memory() -> bool:
     """Let this process reuse large freed blocks; returns whether the C library agreed.
 
     glibc returns every block above 32 MB to the system when it is freed and gets it back page by
-    page, zeroed, at the next step: on two cores that took 4 to 25 % of a training step of `sut_base`
+    page, zeroed, at the next step: on two cores that took 4 to 25 % of a step of `sut_base`
     and most of the time of a loss over 32,768 words. The price is that the process stays as large
     as it once was. A user's own `MALLOC_*` settings win; other C libraries are left alone.
     """
