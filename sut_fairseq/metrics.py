@@ -34,6 +34,43 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
 
 
+def exact_match_sums(scores: Tensor, target: Tensor, pad: int, eos: int) -> dict[str, Tensor]:
+    """Logging-output entries for the share of sentences that greedy search gets entirely right.
+
+    No search is needed: greedy search gives the reference exactly if, after each prefix of the
+    reference, the next symbol of the reference is the most probable one. As in fairseq's
+    generator, padding is never predicted, nor an empty sentence.
+
+    Args:
+        scores: of each symbol after each prefix of the reference, `(batch, length, vocabulary)`;
+            logits or log-probabilities.
+        target: the references, `(batch, length)`, padded with `pad`.
+        pad, eos: symbols of padding and of the end of a sentence.
+    """
+    scores = scores.detach().clone()
+    scores[..., pad] = -torch.inf
+    scores[:, 0, eos] = -torch.inf
+    right = (scores.argmax(dim=-1) == target) | (target == pad)
+    return {
+        "exact_match_right": right.all(dim=1).sum(),
+        "exact_match_sentences": torch.tensor(target.size(0), device=target.device),
+    }
+
+
+def log_exact_match(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
+    """Log `exact_match`, in per cent of all sentences."""
+    keys = ("exact_match_right", "exact_match_sentences")
+    if any(keys[1] in log for log in logging_outputs):
+        for key in keys:
+            metrics.log_scalar_sum(f"_{key}", float(_total(logging_outputs, key)))
+        metrics.log_derived(
+            "exact_match",
+            lambda meters: round(
+                100 * meters[f"_{keys[0]}"].sum / max(meters[f"_{keys[1]}"].sum, 1), 3
+            ),
+        )
+
+
 def log_halting(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
     """Log for each stack its expected depth, average depth run and share of steps skipped."""
     for stack in ("encoder", "decoder"):

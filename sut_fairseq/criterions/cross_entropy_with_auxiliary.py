@@ -60,7 +60,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     A term is summed over the modules (routing) or stacks (halting) that report statistics. The
     cross-entropy is a sum over tokens and the terms are means, hence the factor: the balance
     between them does not depend on the batch size. A model that reports no statistics trains as
-    with `label_smoothed_cross_entropy`.
+    with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search.
     """
 
     def __init__(
@@ -112,6 +112,11 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         logging_output["loss"] = loss.data
         logging_output |= metrics.halting_sums(extra.get("halting", {}))
         logging_output |= metrics.routing_sums(extra.get("routing", {}))
+        if not self.training:
+            dictionary = self.task.target_dictionary
+            logging_output |= metrics.exact_match_sums(
+                net_output[0], sample["target"], dictionary.pad(), dictionary.eos()
+            )
         if self.report_accuracy:
             correct, total = self.compute_accuracy(model, net_output, sample)
             logging_output |= {"n_correct": correct.item(), "total": total.item()}
@@ -129,7 +134,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Log the objective, each of its terms by itself, depths and expert load."""
+        """Log the objective, its terms by themselves, depths, expert load and exact match."""
         super().reduce_metrics(logging_outputs)
         sample_size = sum(log["sample_size"] for log in logging_outputs)
         for name in _TERMS:
@@ -139,3 +144,4 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
                 fairseq_metrics.log_scalar(key, total / sample_size, sample_size, round=4)
         metrics.log_halting(logging_outputs)
         metrics.log_expert_load(logging_outputs)
+        metrics.log_exact_match(logging_outputs)

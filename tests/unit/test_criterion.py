@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.sequence_generator import SequenceGenerator
 
 from sut_fairseq import losses
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
-from tests.models import HALTING, MIXTURE, batch, sample_of, small_model, task
+from tests.models import HALTING, MIXTURE, batch, padding, sample_of, small_model, task
 
 WEIGHTS = dict(
     mutual_information_weight=0.3,
@@ -98,3 +99,34 @@ def test_reported_accuracy() -> None:
     _, _, log = criterion(small_model(), sample)
     assert log["total"] == sample["ntokens"]
     assert 0 <= log["n_correct"] <= log["total"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_match_is_that_of_greedy_search(seed: int) -> None:
+    """Counted without a search, it is the number of references that a search finds."""
+    model = small_model(**MIXTURE, **HALTING, seed=seed, alpha_threshold=0.7)
+    words = task().target_dictionary
+    with torch.no_grad():  # so that sentences end
+        model.decoder.output_projection.weight[words.eos()] *= 3
+    inputs = batch((6, 2, 4, 3, 5), (3, 7, 5, 4, 2), seed=seed)
+    source = {name: inputs[name] for name in ("src_tokens", "src_lengths")}
+    search = SequenceGenerator([model], words, beam_size=1, max_len_b=12)
+    found = [best[0]["tokens"] for best in search.generate([model], {"net_input": source})]
+    ended = [len(tokens) <= 12 for tokens in found]  # the others were cut off
+    assert any(ended)
+
+    target = torch.full((5, 13), words.pad())
+    for number, tokens in enumerate(found):
+        target[number, : len(tokens)] = tokens
+    changed = ended.index(True) if seed % 2 else None  # a reference that no search finds
+    if changed is not None:
+        target[changed, 0] = words.nspecial + (target[changed, 0] == words.nspecial).long()
+    inputs["prev_output_tokens"] = target.roll(1, dims=1)
+    inputs["prev_output_tokens"][:, 0] = words.eos()
+    sample = {"net_input": inputs, "target": target, "ntokens": int((~padding(target)).sum())}
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1).eval()
+    _, _, log = criterion(model, sample)
+    expected = sum(ended) - (changed is not None)
+    assert log["exact_match_sentences"] == 5
+    assert expected <= log["exact_match_right"] <= expected + 5 - sum(ended)
+    assert "exact_match_right" not in criterion.train()(model, sample)[2]
