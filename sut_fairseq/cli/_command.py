@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import os
@@ -53,6 +54,14 @@ def run_command(name: str, body: Callable[[], None]) -> int:
 def print_json(document: Mapping[str, Any]) -> None:
     """Print `document` on standard output as indented JSON."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def whole_number(text: str) -> int:
+    """Argument type of argparse: a whole number of at least 1."""
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text!r}")
+    return number
 
 
 def quiet_fairseq() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from sut_fairseq.cli._averaging import average_checkpoints, write_atomically
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
 from sut_fairseq.cli._selection import (
     CheckpointInfo,
     choose_best,
@@ -154,13 +154,6 @@ def _check_output(output: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
 
 
-def _count(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text!r}")
-    return number
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sut-average",
@@ -178,7 +171,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="--save-dir of a training run, to choose from instead of listing checkpoints",
     )
-    parser.add_argument("--best", type=_count, metavar="N", help="how many to choose from DIR")
+    parser.add_argument(
+        "--best", type=whole_number, metavar="N", help="how many to choose from DIR"
+    )
     parser.add_argument(
         "--metric",
         metavar="NAME",

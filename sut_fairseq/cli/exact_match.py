@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from sut_fairseq.cli._command import print_json, run_command
-from sut_fairseq.modules.errors import InputError
-
-# T-<id> <tab> reference;  H-<id> and D-<id> <tab> score <tab> hypothesis (D: detokenised).
-_LINE = re.compile(r"([THD])-(\d+)(?:\t(.*))?")
+from sut_fairseq.cli._command import print_json, run_command, whole_number
+from sut_fairseq.cli._generated import count_sentences, read_generated
 
 
 @dataclass(frozen=True)
@@ -33,146 +28,10 @@ class ExactMatch:
         return f"exact match {self.percent:.2f} % ({self.correct} of {self.scored} sentences)"
 
 
-def score_generation(lines: Iterable[str], expected: int) -> ExactMatch:
-    """Exact match of what fairseq-generate printed.
-
-    Args:
-        lines: its output; lines other than T-, H- and D- are skipped.
-        expected: number of sentences in the data set.
-
-    Raises:
-        ValueError: the output is incomplete, ambiguous, or not of this data set.
-    """
-    pairs = read_pairs(lines)
-    _check_complete(pairs, expected)
-    correct = sum(reference == hypothesis for reference, hypothesis in pairs.values())
-    return ExactMatch(correct=correct, scored=len(pairs), expected=expected)
-
-
-def read_pairs(lines: Iterable[str]) -> dict[int, tuple[str, str]]:
-    """Reference and best hypothesis of every sentence in fairseq-generate's output.
-
-    The detokenised hypothesis (D-) is the one comparable with the reference line, which fairseq
-    detokenises too; H- stands in where there is none. Of several hypotheses (`--nbest`) the first
-    counts, which is the best one.
-
-    Returns:
-        sentence number -> (reference, hypothesis).
-
-    Raises:
-        ValueError: no sentences, a reference twice, or one without the other.
-    """
-    texts: dict[str, dict[int, str]] = {"T": {}, "H": {}, "D": {}}
-    for line in lines:
-        match = _LINE.fullmatch(line.rstrip("\r\n"))
-        if match is None:
-            continue
-        kind, sentence, text = match[1], int(match[2]), match[3] or ""
-        if kind == "T":
-            if sentence in texts["T"]:
-                raise InputError(
-                    f"Sentence {sentence} occurs twice (two lines T-{sentence}); give the output "
-                    f"of one run of fairseq-generate."
-                )
-            texts["T"][sentence] = text.strip()
-        else:
-            hypothesis = text.partition("\t")[2]
-            texts[kind].setdefault(sentence, hypothesis.strip())
-    references, hypotheses = texts["T"], {**texts["H"], **texts["D"]}
-    _check_paired(references, hypotheses)
-    return {number: (text, hypotheses[number]) for number, text in references.items()}
-
-
-def count_sentences(
-    data: str | Path,
-    subset: str = "test",
-    source_lang: str | None = None,
-    target_lang: str | None = None,
-) -> int:
-    """Number of sentences in a binarised data set, from the index of its target side.
-
-    Args:
-        data: folder written by fairseq-preprocess.
-        subset: `train`, `valid`, `test`, ...
-        source_lang, target_lang: languages; taken from the file names when not given.
-
-    Raises:
-        ValueError: the folder or the subset is not there, or its index is damaged.
-    """
-    from fairseq.data import data_utils, indexed_dataset
-
-    data = Path(data)
-    if not data.is_dir():
-        raise InputError(f"There is no data folder `{data}`; give what fairseq-preprocess wrote.")
-    found = data_utils.infer_language_pair(str(data))
-    source, target = source_lang or found[0], target_lang or found[1]
-    for pair in (f"{source}-{target}", f"{target}-{source}"):
-        prefix = str(data / f"{subset}.{pair}.{target}")
-        if not indexed_dataset.IndexedDataset.exists(prefix):
-            continue
-        try:
-            kind = indexed_dataset.infer_dataset_impl(prefix)
-            return len(indexed_dataset.make_dataset(prefix, impl=kind))
-        except Exception as error:
-            # fairseq's readers answer a damaged index with AssertionError, struct.error, ...
-            raise InputError(
-                f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
-            ) from error
-    present = sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
-    raise InputError(
-        f"`{data}` has no subset `{subset}` for {source}-{target}; its subsets are: "
-        f"{', '.join(present) or 'none'}."
-    )
-
-
-def _check_paired(references: Mapping[int, str], hypotheses: Mapping[int, str]) -> None:
-    if not references and not hypotheses:
-        raise InputError(
-            "The generated file has no T- and H- lines; give the standard output of "
-            "fairseq-generate run without --quiet."
-        )
-    if unanswered := sorted(references.keys() - hypotheses.keys()):
-        raise InputError(
-            f"{_sentences(unanswered)} a reference (T-) but no hypothesis (H-); was "
-            f"fairseq-generate stopped early? Run it again to its end."
-        )
-    if unknown := sorted(hypotheses.keys() - references.keys()):
-        raise InputError(
-            f"{_sentences(unknown)} a hypothesis (H-) but no reference (T-); binarise the data "
-            f"with its target side and generate again."
-        )
-
-
-def _check_complete(pairs: Mapping[int, tuple[str, str]], expected: int) -> None:
-    if foreign := [number for number in sorted(pairs) if number >= expected]:
-        raise InputError(
-            f"The generated file has a sentence {foreign[-1]}, but the data set has only "
-            f"{expected} (numbered from 0); give the data and subset that were generated from."
-        )
-    if missing := sorted(set(range(expected)) - pairs.keys()):
-        raise InputError(
-            f"{len(missing)} of {expected} sentences are missing from the generated file (number "
-            f"{_few(missing)}); fairseq-generate drops those that do not fill a batch of a "
-            f"multiple of 8 unless it is run with `--required-batch-size-multiple 1`, and too long "
-            f"ones with `--skip-invalid-size-inputs-valid-test`."
-        )
-
-
-def _sentences(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return f"Sentence {numbers[0]} has"
-    return f"{len(numbers)} sentences (number {_few(numbers)}) have"
-
-
-def _few(numbers: Sequence[int]) -> str:
-    return ", ".join(str(number) for number in numbers[:5]) + (", ..." if len(numbers) > 5 else "")
-
-
-def _count(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text!r}")
-    return number
+def exact_match(pairs: Sequence[tuple[str, str]]) -> ExactMatch:
+    """Exact match of references and hypotheses, one pair for each sentence of the data set."""
+    correct = sum(reference == hypothesis for reference, hypothesis in pairs)
+    return ExactMatch(correct, scored=len(pairs), expected=len(pairs))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -191,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         help="binarised data that was generated from; its index tells how many sentences there are",
     )
     size.add_argument(
-        "--expected", type=_count, metavar="N", help="number of sentences, instead of --data"
+        "--expected", type=whole_number, metavar="N", help="number of sentences, instead of --data"
     )
     parser.add_argument(
         "--gen-subset", default="test", help="subset that was generated (default: %(default)s)"
@@ -218,12 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         expected = arguments.expected or count_sentences(
             arguments.data, arguments.gen_subset, arguments.source_lang, arguments.target_lang
         )
-        try:
-            # newline="\n": a carriage return inside a sentence must not end its line.
-            with open(arguments.generated, encoding="utf-8", newline="\n") as lines:
-                result = score_generation(lines, expected)
-        except UnicodeDecodeError as error:
-            raise InputError(f"`{arguments.generated}` is not UTF-8 text.") from error
+        result = exact_match(read_generated(arguments.generated, expected))
         if arguments.json:
             print_json(
                 {

@@ -9,13 +9,8 @@ import pytest
 import torch
 from fairseq.data import indexed_dataset
 
-from sut_fairseq.cli.exact_match import (
-    ExactMatch,
-    count_sentences,
-    main,
-    read_pairs,
-    score_generation,
-)
+from sut_fairseq.cli._generated import complete_pairs, count_sentences, read_pairs
+from sut_fairseq.cli.exact_match import ExactMatch, exact_match, main
 
 # Three sentences out of order, two hypotheses each; only sentence 1 is right.
 GENERATED = """\
@@ -41,6 +36,10 @@ D-0\t-0.50\t
 E-0_1\tI_RUN
 Generate test with beam=5: BLEU4 = 12.34
 """
+
+
+def score_generation(lines: list[str], expected: int) -> ExactMatch:
+    return exact_match(complete_pairs(lines, expected))
 
 
 def test_only_the_best_hypothesis_counts() -> None:

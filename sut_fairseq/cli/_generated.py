@@ -1,0 +1,170 @@
+"""What fairseq-generate printed: references and hypotheses, checked to be complete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from sut_fairseq.modules.errors import InputError
+
+# T-<id> <tab> reference;  H-<id> and D-<id> <tab> score <tab> hypothesis (D: detokenised).
+_LINE = re.compile(r"([THD])-(\d+)(?:\t(.*))?")
+
+
+def read_generated(path: str | Path, expected: int) -> list[tuple[str, str]]:
+    """Reference and best hypothesis of every sentence of a data set, in its order.
+
+    Args:
+        path: file with the standard output of fairseq-generate.
+        expected: number of sentences in the data set.
+
+    Raises:
+        ValueError: the output is incomplete, ambiguous, not of this data set, or not UTF-8.
+        OSError: the file cannot be read.
+    """
+    try:
+        # newline="\n": a carriage return inside a sentence must not end its line.
+        with open(path, encoding="utf-8", newline="\n") as lines:
+            return complete_pairs(lines, expected)
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` is not UTF-8 text.") from error
+
+
+def complete_pairs(lines: Iterable[str], expected: int) -> list[tuple[str, str]]:
+    """`read_generated` on lines; those other than T-, H- and D- are skipped."""
+    pairs = read_pairs(lines)
+    _check_complete(pairs, expected)
+    return [pairs[number] for number in range(expected)]
+
+
+def read_pairs(lines: Iterable[str]) -> dict[int, tuple[str, str]]:
+    """Reference and best hypothesis of every sentence in fairseq-generate's output.
+
+    The detokenised hypothesis (D-) is the one comparable with the reference line, which fairseq
+    detokenises too; H- stands in where there is none. Of several hypotheses (`--nbest`) the first
+    counts, which is the best one.
+
+    Returns:
+        sentence number -> (reference, hypothesis).
+
+    Raises:
+        ValueError: no sentences, a reference twice, or one without the other.
+    """
+    texts: dict[str, dict[int, str]] = {"T": {}, "H": {}, "D": {}}
+    for line in lines:
+        match = _LINE.fullmatch(line.rstrip("\r\n"))
+        if match is None:
+            continue
+        kind, sentence, text = match[1], int(match[2]), match[3] or ""
+        if kind == "T":
+            if sentence in texts["T"]:
+                raise InputError(
+                    f"Sentence {sentence} occurs twice (two lines T-{sentence}); give the output "
+                    f"of one run of fairseq-generate."
+                )
+            texts["T"][sentence] = text.strip()
+        else:
+            hypothesis = text.partition("\t")[2]
+            texts[kind].setdefault(sentence, hypothesis.strip())
+    references, hypotheses = texts["T"], {**texts["H"], **texts["D"]}
+    _check_paired(references, hypotheses)
+    return {number: (text, hypotheses[number]) for number, text in references.items()}
+
+
+def find_languages(
+    data: str | Path, source_lang: str | None = None, target_lang: str | None = None
+) -> tuple[str | None, str | None]:
+    """Source and target language of a binarised folder, from its file names where not given.
+
+    Raises:
+        ValueError: the folder is not there.
+    """
+    from fairseq.data import data_utils
+
+    if not Path(data).is_dir():
+        raise InputError(f"There is no data folder `{data}`; give what fairseq-preprocess wrote.")
+    found = data_utils.infer_language_pair(str(data))
+    return source_lang or found[0], target_lang or found[1]
+
+
+def count_sentences(
+    data: str | Path,
+    subset: str = "test",
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> int:
+    """Number of sentences in a binarised data set, from the index of its target side.
+
+    Args:
+        data: folder written by fairseq-preprocess.
+        subset: `train`, `valid`, `test`, ...
+        source_lang, target_lang: languages; taken from the file names when not given.
+
+    Raises:
+        ValueError: the folder or the subset is not there, or its index is damaged.
+    """
+    from fairseq.data import indexed_dataset
+
+    data = Path(data)
+    source, target = find_languages(data, source_lang, target_lang)
+    for pair in (f"{source}-{target}", f"{target}-{source}"):
+        prefix = str(data / f"{subset}.{pair}.{target}")
+        if not indexed_dataset.IndexedDataset.exists(prefix):
+            continue
+        try:
+            kind = indexed_dataset.infer_dataset_impl(prefix)
+            return len(indexed_dataset.make_dataset(prefix, impl=kind))
+        except Exception as error:
+            # fairseq's readers answer a damaged index with AssertionError, struct.error, ...
+            raise InputError(
+                f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
+            ) from error
+    present = sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
+    raise InputError(
+        f"`{data}` has no subset `{subset}` for {source}-{target}; its subsets are: "
+        f"{', '.join(present) or 'none'}."
+    )
+
+
+def _check_paired(references: Mapping[int, str], hypotheses: Mapping[int, str]) -> None:
+    if not references and not hypotheses:
+        raise InputError(
+            "The generated file has no T- and H- lines; give the standard output of "
+            "fairseq-generate run without --quiet."
+        )
+    if unanswered := sorted(references.keys() - hypotheses.keys()):
+        raise InputError(
+            f"{_sentences(unanswered)} a reference (T-) but no hypothesis (H-); was "
+            f"fairseq-generate stopped early? Run it again to its end."
+        )
+    if unknown := sorted(hypotheses.keys() - references.keys()):
+        raise InputError(
+            f"{_sentences(unknown)} a hypothesis (H-) but no reference (T-); binarise the data "
+            f"with its target side and generate again."
+        )
+
+
+def _check_complete(pairs: Mapping[int, tuple[str, str]], expected: int) -> None:
+    if foreign := [number for number in sorted(pairs) if number >= expected]:
+        raise InputError(
+            f"The generated file has a sentence {foreign[-1]}, but the data set has only "
+            f"{expected} (numbered from 0); give the data and subset that were generated from."
+        )
+    if missing := sorted(set(range(expected)) - pairs.keys()):
+        raise InputError(
+            f"{len(missing)} of {expected} sentences are missing from the generated file (number "
+            f"{_few(missing)}); fairseq-generate drops those that do not fill a batch of a "
+            f"multiple of 8 unless it is run with `--required-batch-size-multiple 1`, and too long "
+            f"ones with `--skip-invalid-size-inputs-valid-test`."
+        )
+
+
+def _sentences(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"Sentence {numbers[0]} has"
+    return f"{len(numbers)} sentences (number {_few(numbers)}) have"
+
+
+def _few(numbers: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in numbers[:5]) + (", ..." if len(numbers) > 5 else "")
