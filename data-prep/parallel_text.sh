@@ -4,4 +4,4 @@ set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/_common.sh"
 
 python="$(find_python)"
-exec "$python" "$data_prep/generators/binarise.py" "$@"
+exec "$python" "$data_prep/generators/parallel_text.py" "$@"

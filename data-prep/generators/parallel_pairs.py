@@ -5,14 +5,35 @@ from __future__ import annotations
 import hashlib
 from itertools import zip_longest
 from pathlib import Path
-from typing import Dict, NamedTuple
+from typing import NamedTuple
 
 from text_files import InputError, read_lines
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("src", "tgt")
 
-Inputs = Dict[str, Path]  # "train.src" -> file
+
+class Inputs(NamedTuple):
+    """The files a folder is made from.
+
+    `pairs` has the source and target file of each split, train, valid and test first; `columns` the
+    file of each further column by split and name.
+    """
+
+    pairs: dict[str, tuple[Path, Path]]
+    columns: dict[tuple[str, str], Path]
+
+    def files(self) -> dict[str, Path]:
+        """Return every file under the name it gets in the prepared folder, such as `test.src`."""
+        sides = {
+            f"{split}.{side}": path
+            for split, pair in self.pairs.items()
+            for side, path in zip(SIDES, pair)
+        }
+        return {
+            **sides,
+            **{f"{split}.{name}": path for (split, name), path in self.columns.items()},
+        }
 
 
 class Counts(NamedTuple):
@@ -38,16 +59,19 @@ def check_files(inputs: Inputs) -> None:
     """Refuse inputs that are absent, not files, or empty.
 
     Raises:
-        InputError: naming the first such file.
+        InputError: naming the first such file and where it was given.
     """
-    for name, path in inputs.items():
-        option = "--" + name.partition(".")[0]
+    for name, path in inputs.files().items():
+        split, _, part = name.partition(".")
+        option = f"--{split}" if split in SPLITS else f"--also {split}"
+        if part not in SIDES:
+            option = f"--column {split} {part}"
         if not path.exists():
             raise InputError(f"{option} names {path}, which does not exist: check the path.")
         if not path.is_file():
             raise InputError(f"{option} names {path}, which is not a file: give a text file.")
         if path.stat().st_size == 0:
-            raise InputError(f"{option} names {path}, which is empty: give at least one sentence.")
+            raise InputError(f"{option} names {path}, which is empty: give at least one line.")
 
 
 def copy_pairs(src: Path, tgt: Path, prefix: Path, known: tuple[set[str], set[str]]) -> Counts:
@@ -89,16 +113,43 @@ def copy_pairs(src: Path, tgt: Path, prefix: Path, known: tuple[set[str], set[st
     return Counts(pairs, *longest, *unknown)
 
 
+def copy_column(path: Path, copy: Path, pairs: int) -> None:
+    """Copy a column to `copy`, one value a line, without spaces around it.
+
+    Args:
+        path: the column, plain or gzipped.
+        copy: file to write.
+        pairs: number of pairs of its split.
+
+    Raises:
+        InputError: if there are more or fewer values than pairs, or one is blank.
+    """
+    number = 0
+    with open(copy, "w", encoding="utf-8") as out:
+        for number, line in enumerate(read_lines(path), start=1):
+            value = " ".join(line.split())
+            if not value:
+                raise InputError(f"{path}, line {number} is blank: give every pair a value.")
+            out.write(value + "\n")
+    if number != pairs:
+        raise InputError(
+            f"{path} has {number} values but its split has {pairs} pairs: give line N the value of "
+            "pair N, so the counts must be equal."
+        )
+
+
 def copy_text(inputs: Inputs, joined: bool, folder: Path) -> dict[str, Counts]:
-    """Check and copy all splits into `folder`; see `copy_pairs` for what is refused."""
+    """Check and copy all splits and columns into `folder`; refuses what the functions above do."""
     folder.mkdir()
     known: tuple[set[str], set[str]] = (set(), set())
-    for side, words in zip(SIDES, known):
-        for line in read_lines(inputs[f"train.{side}"]):
+    for path, words in zip(inputs.pairs["train"], known):
+        for line in read_lines(path):
             words.update(line.split())
     if joined:
         known = (known[0] | known[1],) * 2
-    return {
-        split: copy_pairs(inputs[f"{split}.src"], inputs[f"{split}.tgt"], folder / split, known)
-        for split in SPLITS
+    counts = {
+        split: copy_pairs(*pair, folder / split, known) for split, pair in inputs.pairs.items()
     }
+    for (split, name), path in inputs.columns.items():
+        copy_column(path, folder / f"{split}.{name}", counts[split].pairs)
+    return counts

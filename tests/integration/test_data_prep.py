@@ -285,13 +285,79 @@ def test_bad_options_are_refused(
     assert_refused(run(["bash", script, *options], tmp_path), sentence, status=2)
 
 
+def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    """Sets keep the names they were given, whatever fairseq calls them in between."""
+    for name, lines in (("long", ["a a a", "b", "d q"]), ("test1", ["c"])):
+        (tiny / f"{name}.src").write_text("\n".join(lines), encoding="utf-8")
+        (tiny / f"{name}.tgt").write_text("x\n" * len(lines), encoding="utf-8")
+    (tiny / "sizes").write_text(" 3 \n1\n2  of 9", encoding="utf-8")
+    words = command(repository, tiny, tmp_path / "out", "--train-with", "bash x.sh --data out")
+    for name in ("long", "test1"):  # fairseq makes them test1 and test2
+        words += ["--also", name, str(tiny / f"{name}.src"), str(tiny / f"{name}.tgt")]
+    words += ["--column", "long", "size", str(tiny / "sizes")]
+    result = run(words, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^long +3 +3 +1 +1 src, 0 tgt$", result.stdout, re.MULTILINE)
+    assert re.search(r"^test1 +1 +1 +1 +0 src, 0 tgt$", result.stdout, re.MULTILINE)
+    assert result.stdout.endswith("Train on it with:\n  bash x.sh --data out\n")
+    text = tmp_path / "out" / "text"
+    assert (text / "long.size").read_text(encoding="utf-8") == "3\n1\n2 of 9\n"
+    assert (text / "long.src").read_text(encoding="utf-8") == "a a a\nb\nd q\n"
+    sets = {path.name.split(".")[0] for path in (tmp_path / "out").glob("*.idx")}
+    assert sets == {"train", "valid", "test", "long", "test1"}
+
+    assert "is up to date" in run(words, tmp_path).stdout
+    (tiny / "sizes").write_text("3\n1\n2\n", encoding="utf-8")
+    assert "is ready" in run(words, tmp_path).stdout
+    assert (text / "long.size").read_text(encoding="utf-8") == "3\n1\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--also", "train2", "a", "b"], "whose names begin with train or valid"),
+        (["--also", "test", "a", "b"], "--also test: there is a set of that name"),
+        (["--also", "a,b", "a", "b"], "a name may hold letters, digits, _ and - only"),
+        (["--also", "../a", "a", "b"], "a name may hold letters, digits, _ and - only"),
+        (["--also", "more", "a", "b"], "--also more names a, which does not exist"),
+        (["--column", "more", "size", "a"], "those given are train, valid, test"),
+        (["--column", "test", "src", "a"], "that set has a src already"),
+        (["--column", "test", "a.b", "a"], "a name may hold letters, digits, _ and - only"),
+        (["--column", "test", "size", "a"], "--column test size names a, which does not exist"),
+        (["--column", "test", "size", "one"], "one has 1 values but its split has 2 pairs"),
+        (["--column", "test", "size", "gap"], "gap, line 2 is blank"),
+    ],
+)
+def test_bad_sets_and_columns_are_refused(
+    repository: Path, tmp_path: Path, tiny: Path, options: list[str], sentence: str
+) -> None:
+    (tmp_path / "one").write_text("1\n", encoding="utf-8")
+    (tmp_path / "gap").write_text("1\n\n", encoding="utf-8")
+    result = run(command(repository, tiny, tmp_path / "out", *options), tmp_path)
+    assert_refused(result, sentence)
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_the_task_is_in_the_printed_command(repository: Path) -> None:
+    code = (
+        "import training_command, pathlib\n"
+        "counts = {'train': Counts(1, 5, 4, 0, 0)}\n"
+        "command = training_command.training_command\n"
+        "print(command(pathlib.Path('a'), counts, False, 'sut_base', 'other_task'))\n"
+        "print(command(pathlib.Path('a'), counts, False, 'sut_base'))\n"
+    )
+    folder = repository / "data-prep" / "generators"
+    result = run([sys.executable, "-c", "from parallel_pairs import Counts\n" + code], folder)
+    assert result.stdout.count("--task other_task") == result.stdout.count("--task") == 1
+
+
 def test_long_sentences_raise_the_limits(repository: Path) -> None:
     """The printed command must not make fairseq drop what was just prepared."""
     code = (
-        "import binarise, pathlib\n"
+        "import training_command, pathlib\n"
         "from parallel_pairs import Counts\n"
         "counts = {'train': Counts(1, 5, 1024, 0, 0), 'test': Counts(1, 1023, 9, 0, 0)}\n"
-        "print(binarise.training_command(pathlib.Path('a b'), counts, False, 'sut_base'))\n"
+        "print(training_command.training_command(pathlib.Path('a b'), counts, False, 'sut_base'))\n"
     )
     folder = repository / "data-prep" / "generators"
     result = run([sys.executable, "-c", code], folder)

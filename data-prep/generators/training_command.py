@@ -1,0 +1,66 @@
+"""What is printed about a prepared folder: its counts and a command that trains on it."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from parallel_pairs import SIDES, Counts
+from text_files import read_lines
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
+DEFAULT_TASK = "translation"
+
+
+def vocabulary_size(dictionary: Path) -> int:
+    """Count the entries of a fairseq dictionary, its four special symbols included."""
+    return sum(1 for _ in read_lines(dictionary)) + 4
+
+
+def report(out: Path, counts: dict[str, Counts]) -> None:
+    """Print the counts of every split and the vocabulary sizes."""
+    width = max(map(len, ("split", *counts)))
+    print(f"{'split':<{width}} {'pairs':>9}{'longest src':>13}{'longest tgt':>13}", end="")
+    print(f"{'unknown words':>21}")
+    for split, row in counts.items():
+        unknown = f"{row.unknown_src} src, {row.unknown_tgt} tgt"
+        print(f"{split:<{width}} {row.pairs:>9}{row.longest_src:>13}{row.longest_tgt:>13}", end="")
+        print(f"{unknown:>21}")
+    sizes = [vocabulary_size(out / f"dict.{side}.txt") for side in SIDES]
+    print(f"vocabulary: {sizes[0]} src, {sizes[1]} tgt")
+
+
+def training_command(
+    out: Path, counts: dict[str, Counts], joined: bool, arch: str, task: str = DEFAULT_TASK
+) -> str:
+    """Return a `fairseq-train` command, over several lines, that suits the folder."""
+    installed = Path(sys.executable).with_name("fairseq-train")
+    on_path = shutil.which("fairseq-train")
+    program = str(installed) if on_path is None and installed.exists() else "fairseq-train"
+    lines = [
+        [program, str(out)],
+        ["--user-dir", str(REPOSITORY / "sut_fairseq"), "--arch", arch],
+        ["--criterion", "cross_entropy_with_auxiliary"],
+        ["--label-smoothing", "0.1", "--mutual-information-weight", "0.001"],
+        ["--expected-depth-weight", "0.0001"],
+        ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", "1e-9"],
+        ["--clip-norm", "1.0", "--lr", "0.0007"],
+        ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "4000"],
+        ["--max-tokens", "4096", "--max-update", "100000"],
+        ["--required-batch-size-multiple", "1", "--best-checkpoint-metric", "nll_loss"],
+        ["--save-dir", f"checkpoints/{out.name}"],
+    ]
+    if task != DEFAULT_TASK:
+        lines[0] += ["--task", task]
+    # An architecture may share what two dictionaries cannot, or not share what one could.
+    lines[1].append("--share-all-embeddings" if joined else "--separate-embeddings")
+    for option, longest in (
+        ("--max-source-positions", max(row.longest_src for row in counts.values()) + 1),
+        ("--max-target-positions", max(row.longest_tgt for row in counts.values()) + 1),
+    ):
+        if longest > FAIRSEQ_DEFAULT_MAX_POSITIONS:
+            lines.append([option, str(longest)])
+    return " \\\n    ".join(" ".join(shlex.quote(word) for word in line) for line in lines)
