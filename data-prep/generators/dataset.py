@@ -1,0 +1,168 @@
+"""What the data sets share: examples, options, counts, and the way to a folder for fairseq.
+
+Each data set is one program that turns raw files or a grammar into *parts*, named lists of
+examples. `train`, `valid` and `test` are always there; any further part becomes an evaluation set
+of its name. `prepare` hands them all to the program behind `parallel_text.sh`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence
+
+import text_files
+from text_files import InputError, Parser
+
+PARALLEL_TEXT = Path(__file__).with_name("parallel_text.py")
+SPLITS = ("train", "valid", "test")
+SEED = 1
+
+
+class Example(NamedTuple):
+    """One pair, words separated by one space, with its value in each column of the data set."""
+
+    source: str
+    target: str
+    values: tuple[str, ...] = ()
+
+
+Parts = Dict[str, List[Example]]
+
+
+def make_parser(program: str, description: str, raw: str, epilog: str = "") -> Parser:
+    """Return a parser with the options that every data set has.
+
+    Args:
+        program: name of the script that the user called.
+        description, epilog: what `--help` says before and after the options.
+        raw: help text of `--raw`.
+    """
+    parser = Parser(program, description, epilog)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
+    parser.add_argument(
+        "--limit", type=int, metavar="N",
+        help="for a quick look, N random examples of each part; other sizes than the published "
+        "ones are then reported, not refused",
+    )  # fmt: skip
+    return parser
+
+
+def keyed_order(examples: Iterable[Example], purpose: str) -> list[Example]:
+    """Return the examples in a random order that is the same on every machine and Python version.
+
+    The order is that of a hash of seed, purpose and source, so it does not depend on the order in
+    which the examples come, and two purposes give independent orders.
+    """
+
+    def key(example: Example) -> bytes:
+        return hashlib.sha256(f"{SEED} {purpose} {example.source}".encode()).digest()
+
+    return sorted(examples, key=key)
+
+
+def sizes(counts: dict[str, int]) -> str:
+    """Return counts as words: `16,728 train, 4,182 test`."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def check_counts(
+    name: str, found: dict[str, int], published: dict[str, int], limit: int | None
+) -> None:
+    """Print the sizes of a data set and compare them with the published ones.
+
+    Args:
+        name: what was counted.
+        found, published: sizes by part; a part that only one of them has is not compared.
+        limit: value of `--limit`; with one, a difference is printed and not refused.
+
+    Raises:
+        InputError: if a size differs, without a limit.
+    """
+    expected = {part: count for part, count in published.items() if part in found}
+    compared = {part: found[part] for part in expected}
+    if compared == expected:
+        print(f"{name}: {sizes(found)}; the published sizes agree.")
+    elif limit is None:
+        raise InputError(
+            f"{name} has {sizes(compared)}, but was published with {sizes(expected)}: "
+            "the files are incomplete or altered."
+        )
+    else:
+        print(f"{name}: {sizes(found)}; published were {sizes(expected)}.")
+
+
+def cut(parts: Parts, limit: int | None) -> Parts:
+    """Keep `limit` random examples of each part; all of them where it is None.
+
+    Raises:
+        InputError: if the limit is below 1.
+    """
+    if limit is None:
+        return parts
+    if limit < 1:
+        raise InputError(f"--limit must be at least 1, but is {limit} instead.")
+    print(f"--limit: at most {limit} examples of each part are kept.")
+    return {name: keyed_order(part, "limit")[:limit] for name, part in parts.items()}
+
+
+def write_text(folder: Path, parts: Parts, columns: Sequence[str]) -> list[str]:
+    """Write `<part>.src`, `<part>.tgt` and, but for train, `<part>.<column>` into a folder.
+
+    Returns:
+        the options by which `parallel_text.sh` finds all these files.
+    """
+    options: list[str] = []
+    for name, part in parts.items():
+        files = [str(folder / f"{name}.{side}") for side in ("src", "tgt")]
+        options += [f"--{name}", *files] if name in SPLITS else ["--also", name, *files]
+        for field, file in enumerate(files):
+            with open(file, "w", encoding="utf-8") as stream:
+                stream.writelines(f"{example[field]}\n" for example in part)
+        for index, column in enumerate(columns if name != "train" else ()):
+            path = folder / f"{name}.{column}"
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.writelines(f"{example.values[index]}\n" for example in part)
+            options += ["--column", name, column, str(path)]
+    return options
+
+
+def prepare(
+    args: argparse.Namespace,
+    parts: Parts,
+    columns: Sequence[str] = (),
+    *,
+    script: str,
+    task: str = "translation",
+) -> None:
+    """Binarise the parts into `args.out`; ends the program if that fails.
+
+    Args:
+        args: the options of `make_parser`, of which `out` and `limit` are used.
+        parts: examples by part.
+        columns: names of the examples' values, which are kept for evaluation beside all but train.
+        script: name of the training script, whose call is printed at the end.
+        task: fairseq task of the folder.
+    """
+    parts = cut(parts, args.limit)
+    command = ["bash", f"scripts/{script}", "--data", str(args.out.resolve())]
+    with tempfile.TemporaryDirectory(prefix=f"{args.out.name}-text-") as folder:
+        options = write_text(Path(folder), parts, columns)
+        options += ["--out", str(args.out), "--task", task, "--train-with", shlex.join(command)]
+        sys.stdout.flush()
+        status = subprocess.run([sys.executable, str(PARALLEL_TEXT), *options]).returncode
+    if status != 0:
+        sys.exit(status)
+
+
+def run(main: Callable[[], None], program: str) -> None:
+    """`text_files.run`, for a program that has a temporary folder to remove when it is killed."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    text_files.run(main, program)

@@ -1,0 +1,63 @@
+"""Where the raw files of a data set are: in a folder of the user's, or at the official address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Iterable
+
+from text_files import InputError, read_lines
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHECKSUMS = REPOSITORY / "data-prep" / "SHA256SUMS"
+DOWNLOADS = REPOSITORY / "data-bin" / "downloads"
+
+
+def find(folder: Path, name: str) -> Path:
+    """Return the path of a raw file, plain or `.gz`, in a folder or in a folder inside it.
+
+    Raises:
+        InputError: if it is nowhere.
+    """
+    if not folder.is_dir():
+        raise InputError(f"--raw {folder} is not a folder: give the one that holds {name}.")
+    for place in (folder, *sorted(child for child in folder.iterdir() if child.is_dir())):
+        for candidate in (place / name, place / f"{name}.gz"):
+            if candidate.is_file():
+                return candidate
+    raise InputError(
+        f"--raw {folder} has neither {name} nor {name}.gz: give the folder that holds the files."
+    )
+
+
+def checksums(data_set: str) -> dict[str, str]:
+    """Return the SHA-256 of the published files of a data set that are known, by name."""
+    known = {}
+    for line in read_lines(CHECKSUMS):
+        checksum, _, path = line.partition("  ")
+        folder, _, name = path.partition("/")
+        if folder == data_set:
+            known[name] = checksum
+    return known
+
+
+def obtain(raw: Path | None, data_set: str, address: str, names: Iterable[str]) -> dict[str, Path]:
+    """Return the path of every raw file of a data set by its name.
+
+    Files that are downloaded stay in data-bin/downloads, for the next time.
+
+    Args:
+        raw: the user's folder; None to download.
+        data_set: name of the data set in SHA256SUMS; files that are not listed there are not
+            compared with a checksum.
+        address: the official folder, ending in `/`.
+        names: files below `raw` or `address`.
+
+    Raises:
+        InputError: if a file is absent, cannot be downloaded, or is not the published one.
+    """
+    if raw is not None:
+        return {name: find(raw, name) for name in names}
+    from download import fetch
+
+    known, folder = checksums(data_set), DOWNLOADS / data_set
+    return {name: fetch(address + name, folder / name, known.get(name)) for name in names}
