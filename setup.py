@@ -24,7 +24,9 @@ setup(
         "numpy",
         "ptflops",
         "sacrebleu",
+        "sacremoses",
         "sentencepiece",
+        "subword-nmt",
         "torch>=2.6",  # the first whose torch.load is safe by default
         "tqdm",
     ],

@@ -19,6 +19,7 @@ ALLOWED = {
     "modules": {"statistics"},
     "_requirements": {"modules"},
     "_allocator": set(),
+    "tokenization": set(),
     "models": {"modules", "statistics"},
     "criterions": {"losses", "metrics", "statistics"},
     "tasks": {"metrics", "statistics"},
@@ -26,7 +27,7 @@ ALLOWED = {
     "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        "analysis",
+        *("analysis", "tokenization"),
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
     "": {"criterions", "models", "modules", "tasks", "_allocator", "_requirements"},
