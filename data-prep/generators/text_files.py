@@ -71,6 +71,11 @@ def run(main: Callable[[], None], program: str) -> None:
         main()
     except InputError as error:
         sys.exit(f"{program}: error: {error}")
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"{program}: error: {error.name} is not installed for {sys.executable}: run "
+            "`pip install .` in the repository, or activate the environment that has it."
+        )
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         sys.exit(f"{program}: error: the system refused a file operation: {error.strerror}{where}.")
