@@ -62,3 +62,4 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 # tasks of a user directory.
 from sut_fairseq.criterions import cross_entropy_with_auxiliary  # noqa: E402, F401
 from sut_fairseq.models import architectures, universal_transformer  # noqa: E402, F401
+from sut_fairseq.tasks import classification_as_translation  # noqa: E402, F401

@@ -71,6 +71,36 @@ def log_exact_match(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
+def accuracy_sums(right: Tensor, groups: Tensor | None, num_groups: int) -> dict[str, Tensor]:
+    """Logging-output entries for the accuracy of a batch, overall and by group.
+
+    Args:
+        right: `(batch,)`, bool, True where the prediction is right.
+        groups: the group of each sentence, `(batch,)`, or None.
+        num_groups: how many groups there are; 0 reports none.
+    """
+    # The last entry stands for all: every worker then has the same keys and sizes.
+    sums = right.new_zeros(2, num_groups + 1, dtype=torch.long)
+    if groups is not None:
+        sums[0].index_add_(0, groups, right.long())
+        sums[1].index_add_(0, groups, torch.ones_like(groups))
+    sums[:, -1] = torch.stack([right.sum(), torch.tensor(right.numel(), device=right.device)])
+    return {"accuracy_right": sums[0], "accuracy_sentences": sums[1]}
+
+
+def log_accuracy(logging_outputs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+    """Log `accuracy` and, of groups that have sentences, `accuracy_<name>`; in per cent."""
+    keys = ("accuracy_right", "accuracy_sentences")
+    if not any(keys[0] in log for log in logging_outputs):
+        return
+    right, sentences = (_total(logging_outputs, key).tolist() for key in keys)
+    for index, name in enumerate((*(f"accuracy_{name}" for name in names), "accuracy")):
+        if sentences[index]:
+            metrics.log_scalar(
+                name, 100 * right[index] / sentences[index], sentences[index], round=3
+            )
+
+
 def log_halting(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
     """Log for each stack its expected depth, average depth run and share of steps skipped."""
     for stack in ("encoder", "decoder"):

@@ -22,7 +22,7 @@ ALLOWED = {
     "tokenization": set(),
     "models": {"modules", "statistics"},
     "criterions": {"losses", "metrics", "statistics"},
-    "tasks": {"metrics", "statistics"},
+    "tasks": {"metrics", "modules", "statistics"},
     # May use everything. Of the two, commands may show an analysis; nothing else uses either.
     "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
     "cli": {

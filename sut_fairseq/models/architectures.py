@@ -56,6 +56,18 @@ _UT_CFQ = dict(
     encoder_ffn_embed_dim=1024,
 )
 
+_TINY = dict(
+    **_WITH_HALTING,
+    encoder_normalize_before=True,
+    decoder_normalize_before=True,
+    encoder_embed_dim=128,
+    encoder_layers=3,
+    decoder_layers=3,
+    attention_head_dim=16,
+    attention_window=16,
+    dropout=0.0,
+)
+
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "sut_base": dict(_SUT_WMT, attention_experts=24, ffn_experts=24),
     "sut_big": dict(_SUT_WMT, attention_experts=48, ffn_experts=48),
@@ -86,22 +98,16 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         decoder_normalize_before=True,
     ),
     "sut_tiny": dict(
-        **_WITH_HALTING,
-        encoder_normalize_before=True,
-        decoder_normalize_before=True,
-        encoder_embed_dim=128,
-        encoder_layers=3,
-        decoder_layers=3,
+        _TINY,
         encoder_attention_heads=4,
-        attention_head_dim=16,
-        attention_window=16,
         attention_experts=4,
         attention_top_k=2,
         encoder_ffn_embed_dim=128,
         ffn_experts=4,
         ffn_top_k=2,
-        dropout=0.0,
     ),
+    # About as many parameters as sut_tiny, all of them used for each token.
+    "ut_tiny": dict(_TINY, encoder_attention_heads=12, encoder_ffn_embed_dim=512),
 }
 
 

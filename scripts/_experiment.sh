@@ -1,0 +1,115 @@
+# Shared by train_*.sh and evaluate_*.sh; sourced, never run.
+# A training script defines `usage`, sets `experiment` (its name) and `models` (the first one is the
+# default), calls `read_training_options "$@"` and ends with `train FLAGS...`.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/_environment.sh"
+
+# The optimisation of Table 7: Adam, inverse square root, label smoothing.
+table_7=(
+    --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
+    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000
+)
+# Of --small: few updates on a CPU reach far only if the learning rate decays to zero.
+small_run=(
+    --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9 --clip-norm 1.0
+    --lr 1.5e-3 --lr-scheduler polynomial_decay --warmup-updates 100
+)
+# Weights of the auxiliary losses, for models that have them.
+auxiliary=(--mutual-information-weight 0.001 --expected-depth-weight 0.0001)
+
+training_options() {
+    cat <<HELP
+  --data DIR      folder made by data-prep/
+  --model NAME    one of: $models (default: ${models%% *})
+  --small         small model and training, for 2 CPU cores
+  --out DIR       folder of the run (default: runs/$experiment/<data>-<model>[-small]-seed-<N>)
+  --seed N        default: 1
+  --updates N     stop after N updates (with --small also the length of the schedule)
+  --help          show this
+  -- OPTION ...   more options for fairseq-train; they win over those of the script
+
+An interrupted training goes on where it stopped. The log is train.log in the folder of the run.
+HELP
+}
+
+# read_training_options "$@": sets data, model, small, out, seed, updates and more.
+read_training_options() {
+    data="" model="${models%% *}" small="" out="" seed=1 updates="" more=()
+    while [ $# -gt 0 ]; do
+        case "$1" in
+            -h | --help)
+                usage
+                training_options
+                exit 0
+                ;;
+            --small) small=1 ;;
+            --data | --model | --out | --seed | --updates)
+                [ $# -ge 2 ] || die "$1 needs a value; --help explains every option."
+                printf -v "${1#--}" %s "$2"
+                shift
+                ;;
+            --)
+                shift
+                more=("$@")
+                break
+                ;;
+            *) die "unknown option \`$1\`; --help lists the options there are." ;;
+        esac
+        shift
+    done
+    case " $models " in
+        *" $model "*) ;;
+        *) die "--model must be one of: $models, but is \`$model\` instead." ;;
+    esac
+    for number in "$seed" "${updates:-1}"; do
+        case "$number" in
+            "" | *[!0-9]* | 0) die "--seed and --updates take whole numbers from 1, not \`$number\`." ;;
+        esac
+    done
+    [ -n "$data" ] || die "--data is missing: name the folder that data-prep/ made."
+    [ -f "$data/dict.src.txt" ] || die "--data $data has no dict.src.txt: \
+make the folder with data-prep/ first."
+    data="$(cd -- "$data" && pwd -P)"
+}
+
+# prepare_machine: the environment, one thread for each core, and $device for fairseq's commands.
+prepare_machine() {
+    prepare_environment
+    export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$("$python" -c 'import os; print(os.cpu_count() or 1)')}"
+    device=()
+    "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || device=(--cpu)
+}
+
+# train FLAGS...: run fairseq-train with what every experiment shares; more of the user's own last.
+train() {
+    prepare_machine
+    out="${out:-$repository/runs/$experiment/$(basename "$data")-$model${small:+-small}-seed-$seed}"
+    mkdir -p "$out"
+    out="$(cd -- "$out" && pwd -P)"
+    local command=(
+        fairseq-train "$data" --user-dir "$repository/sut_fairseq" --source-lang src --target-lang tgt
+        --criterion cross_entropy_with_auxiliary "${auxiliary[@]}" "$@"
+        --required-batch-size-multiple 1 --num-workers 0 --seed "$seed"
+        --save-dir "$out/checkpoints" --no-epoch-checkpoints --log-format json --log-interval 20
+        ${updates:+--max-update "$updates"} ${small:+--total-num-update "$updates"}
+        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+    )
+    # A run of other settings must not be continued as if it were this one.
+    printf '%q ' "${command[@]}" >"$out/command.new"
+    if [ -e "$out/command" ] && ! cmp -s "$out/command" "$out/command.new"; then
+        die "$out holds a run of other settings (see the files command and command.new in it): \
+choose another --out."
+    fi
+    mv "$out/command.new" "$out/command"
+    if [ -e "$out/trained" ]; then
+        say "already trained: $out"
+    else
+        say "training $model on $data (log: $out/train.log)"
+        "${command[@]}" 2>&1 | tee -a "$out/train.log" |
+            "$python" "$repository/scripts/_progress.py" ${updates:+--total "$updates"} ||
+            die "the training failed; $out/train.log ends: $(tail -n 1 "$out/train.log")"
+        say "trained"
+        printf '%s s\n' "$SECONDS" >"$out/trained"
+    fi
+    say "evaluate it: bash scripts/evaluate_$experiment.sh --run $out"
+}

@@ -1,0 +1,1 @@
+"""fairseq tasks: what its own `translation` cannot do."""
