@@ -20,6 +20,7 @@ ALLOWED = {
     "_requirements": {"modules"},
     "_allocator": set(),
     "tokenization": set(),
+    "sparql": set(),
     "models": {"modules", "statistics"},
     "criterions": {"losses", "metrics", "statistics"},
     "tasks": {"metrics", "modules", "statistics"},
@@ -27,7 +28,7 @@ ALLOWED = {
     "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "tokenization"),
+        *("analysis", "sparql", "tokenization"),
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
     "": {"criterions", "models", "modules", "tasks", "_allocator", "_requirements"},

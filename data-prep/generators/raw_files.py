@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Iterable
 
+from download import fetch
 from text_files import InputError, read_lines
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -57,7 +58,5 @@ def obtain(raw: Path | None, data_set: str, address: str, names: Iterable[str]) 
     """
     if raw is not None:
         return {name: find(raw, name) for name in names}
-    from download import fetch
-
     known, folder = checksums(data_set), DOWNLOADS / data_set
     return {name: fetch(address + name, folder / name, known.get(name)) for name in names}
