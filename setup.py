@@ -38,8 +38,11 @@ setup(
         "console_scripts": [
             "sut-average = sut_fairseq.cli.average:main",
             "sut-benchmark = sut_fairseq.cli.benchmark:main",
+            "sut-bleu = sut_fairseq.cli.bleu:main",
+            "sut-evaluate = sut_fairseq.cli.evaluate:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
             "sut-macs = sut_fairseq.cli.macs:main",
+            "sut-translate = sut_fairseq.cli.translate:main",
             "sut-user-dir = sut_fairseq.cli.user_dir:main",
         ]
     },

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fairseq import checkpoint_utils, tasks
+from fairseq.data import FairseqDataset
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
@@ -77,15 +78,31 @@ def batches(
     """
     numbers = load_split(task, split, max_sentences)
     dataset = task.dataset(split)
-    longest = 0
-    group: list[Any] = []
+    for group in similar_lengths(dataset, numbers, max_tokens):
+        yield dataset.collater([dataset[number] for number in group])
+
+
+def similar_lengths(
+    dataset: FairseqDataset, numbers: Iterable[int], max_tokens: int, max_sentences: int = 0
+) -> Iterator[list[int]]:
+    """Group sentences of similar lengths, as few groups as the limits allow.
+
+    Args:
+        dataset: what the sentences are of.
+        numbers: which of them.
+        max_tokens: greatest number of source or target tokens in a group, padding included; a
+            sentence that is longer is a group of its own.
+        max_sentences: greatest number of sentences in a group; 0: any.
+    """
+    group: list[int] = []
     for number in sorted(numbers, key=dataset.num_tokens):
-        longest = max(longest, dataset.num_tokens(number))
-        if group and longest * (len(group) + 1) > max_tokens:
-            yield dataset.collater(group)
-            group, longest = [], dataset.num_tokens(number)
-        group.append(dataset[number])
-    yield dataset.collater(group)
+        too_many = dataset.num_tokens(number) * (len(group) + 1) > max_tokens
+        if group and (too_many or len(group) == max_sentences):
+            yield group
+            group = []
+        group.append(number)
+    if group:
+        yield group
 
 
 def sentence_pairs(

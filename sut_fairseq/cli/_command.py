@@ -21,6 +21,7 @@ import torch
 # their few classes.
 import sut_fairseq  # noqa: F401
 from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tokenization import TokenizationError
 
 BAD_INPUT = 2
 
@@ -32,7 +33,7 @@ def run_command(name: str, body: Callable[[], None]) -> int:
 
     Args:
         name: the command's name, which starts the error line.
-        body: the work; it raises `InputError` or `OSError` for bad input.
+        body: the work; it raises `InputError`, `TokenizationError` or `OSError` for bad input.
 
     Returns:
         exit code: 0 when `body` finishes, 2 when the input was bad. Any other exception is a
@@ -45,7 +46,7 @@ def run_command(name: str, body: Callable[[], None]) -> int:
     except BrokenPipeError:
         # The reader (`head`, say) has left. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (InputError, OSError) as error:
+    except (InputError, TokenizationError, OSError) as error:
         print(f"{name}: error: {_as_sentence(error)}", file=sys.stderr)
         return BAD_INPUT
     return 0

@@ -69,16 +69,16 @@ def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
     value = extra.get("val_loss")
     # The training time in seconds is a float with all its digits, different for every saving.
     time = extra.get("previous_training_time")
-    arch = _setting(state, "model", "arch") or _setting(state, "model", "_name")
-    subsets = str(_setting(state, "dataset", "valid_subset") or "valid")
+    arch = setting(state, "model", "arch") or setting(state, "model", "_name")
+    subsets = str(setting(state, "dataset", "valid_subset") or "valid")
     return CheckpointInfo(
         path=path,
         arch=arch,
         epoch=epoch,
         updates=updates,
-        metric=str(_setting(state, "checkpoint", "best_checkpoint_metric") or "loss"),
+        metric=str(setting(state, "checkpoint", "best_checkpoint_metric") or "loss"),
         value=None if value is None else float(value),
-        maximize=bool(_setting(state, "checkpoint", "maximize_best_checkpoint_metric")),
+        maximize=bool(setting(state, "checkpoint", "maximize_best_checkpoint_metric")),
         subset=subsets.split(",")[0],
         saved=(path.resolve(),) if time is None else (updates, time),
     )
@@ -212,7 +212,7 @@ def _validation_stats(line: str, subset: str) -> dict[str, str]:
     return {k[start:]: v for k, v in document.items() if k.startswith(f"{subset}_")}
 
 
-def _setting(state: Mapping[str, Any], group: str, name: str) -> Any:
+def setting(state: Mapping[str, Any], group: str, name: str) -> Any:
     """A training setting: `cfg[group][name]`, or in older checkpoints the flat `args.name`."""
     settings = state.get("args") or (state.get("cfg") or {}).get(group)
     if isinstance(settings, Namespace):

@@ -1,0 +1,173 @@
+"""Which files make a trained model: the checkpoint, its dictionaries, its tokenisation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from argparse import Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq import utils
+from fairseq.data import data_utils
+
+from sut_fairseq.cli._averaging import write_atomically
+from sut_fairseq.cli._command import load_checkpoint
+from sut_fairseq.cli._selection import setting
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tokenization import FILE as TOKENIZATION
+from sut_fairseq.tokenization import TextSide, load_tokenization
+
+# In a folder with several checkpoints the first of these that is there is the model.
+_NAMES = ("checkpoint_best.pt", "checkpoint_last.pt")
+EXPORTED = "checkpoint.pt"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Where a model is.
+
+    Attributes:
+        checkpoint: the checkpoint file.
+        folder: holds the dictionaries `dict.<language>.txt` and the tokenisation, if there is one.
+        source_lang, target_lang: its languages.
+    """
+
+    checkpoint: Path
+    folder: Path
+    source_lang: str
+    target_lang: str
+
+    @property
+    def dictionaries(self) -> list[Path]:
+        """The dictionaries of source and target."""
+        return [self.folder / f"dict.{name}.txt" for name in (self.source_lang, self.target_lang)]
+
+    def tokenization(self) -> tuple[TextSide, TextSide]:
+        """How source and target are tokenised; words as they stand where nothing says it.
+
+        Raises:
+            ValueError: what says it is damaged.
+        """
+        sides = load_tokenization(self.folder)
+        return (
+            sides.get(self.source_lang, sides["src"]),
+            sides.get(self.target_lang, sides["tgt"]),
+        )
+
+
+def find_model(
+    path: str | Path,
+    data: str | Path | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> ModelFiles:
+    """Find the files of a model.
+
+    The dictionaries are those beside the checkpoint, else those of `data`, else those of the data
+    folder that the checkpoint was trained on. Languages that are not given are those that the
+    checkpoint records, or else those of the data in that folder, or else `src` and `tgt`.
+
+    Args:
+        path: a checkpoint, or a folder with one.
+        data: a binarised data folder.
+        source_lang, target_lang: its languages.
+
+    Raises:
+        ValueError: there is no checkpoint, or there are no dictionaries for it.
+    """
+    checkpoint = find_checkpoint(Path(path))
+    state = load_checkpoint(checkpoint, lazy=True)
+    recorded = setting(state, "task", "data")
+    places = [checkpoint.parent]
+    if data is not None:
+        places.append(Path(data))
+    elif recorded:
+        places.append(Path(utils.split_paths(str(recorded))[0]))
+    given = (source_lang, target_lang)
+    stored = tuple(setting(state, "task", f"{side}_lang") for side in ("source", "target"))
+    for folder in places:
+        found = data_utils.infer_language_pair(str(folder)) if folder.is_dir() else (None, None)
+        choices = zip(given, stored, found, ("src", "tgt"))
+        source, target = (next(filter(None, languages)) for languages in choices)
+        files = ModelFiles(checkpoint, folder, source, target)
+        if all(path.is_file() for path in files.dictionaries):
+            return files
+    names = " and ".join(path.name for path in files.dictionaries)
+    raise InputError(
+        f"There is no {names} in {' or '.join(f'`{place}`' for place in places)}: name the data "
+        f"folder that the model was trained on with --data, and its languages with --source-lang "
+        f"and --target-lang if they have other names."
+    )
+
+
+def find_checkpoint(path: Path) -> Path:
+    """A checkpoint file, or the one in a folder: its only one, the best, or else the last.
+
+    Raises:
+        ValueError: there is none, or several of which none is the best or the last.
+    """
+    if not path.is_dir():
+        return path  # `load_checkpoint` says what is wrong with it
+    found = sorted(path.glob("*.pt"))
+    if len(found) == 1:
+        return found[0]
+    for name in _NAMES:
+        if path / name in found:
+            return path / name
+    if not found:
+        raise InputError(f"`{path}` has no checkpoint (*.pt); give a folder or a file that is one.")
+    raise InputError(
+        f"`{path}` has {len(found)} checkpoints, and none is called {' or '.join(_NAMES)}; give "
+        f"one of the files, {found[0].name} for example."
+    )
+
+
+def export(files: ModelFiles, out: Path) -> None:
+    """Put everything that translating needs into one new folder.
+
+    The checkpoint loses its optimizer state and gains the names of its languages.
+
+    Args:
+        files: the model.
+        out: folder to make; it appears complete or not at all.
+
+    Raises:
+        ValueError: `out` exists and is not empty, or the model's files are damaged.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--export `{out}` is there already; give the name of a new folder.")
+    state = load_checkpoint(files.checkpoint)
+    state.pop("last_optimizer_state", None)
+    _set_languages(state, files)
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
+    try:
+        partial.mkdir()
+        for path in _to_copy(files):
+            copy = partial / path.relative_to(files.folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        write_atomically(state, partial / EXPORTED)
+        partial.replace(out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _to_copy(files: ModelFiles) -> list[Path]:
+    """Dictionaries, tokenisation, and the models of subwords that it names."""
+    copied = dict.fromkeys(files.dictionaries)
+    if (files.folder / TOKENIZATION).exists():
+        copied[files.folder / TOKENIZATION] = None
+        sides = load_tokenization(files.folder).values()
+        copied.update((side.model, None) for side in sides if side.model is not None)
+    return list(copied)
+
+
+def _set_languages(state: dict[str, Any], files: ModelFiles) -> None:
+    """Record the languages, which fairseq otherwise reads off the files of the data folder."""
+    settings = state.get("args") or state["cfg"]["task"]
+    settings = vars(settings) if isinstance(settings, Namespace) else settings
+    settings.update(source_lang=files.source_lang, target_lang=files.target_lang)

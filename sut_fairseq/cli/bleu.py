@@ -1,0 +1,277 @@
+"""`sut-bleu`: scores of translations that fairseq-generate made, each under a name of its own."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import sacrebleu
+
+from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tokenization import TextSide, load_tokenization
+
+# As in the script the published scores were made with: in `a-b-c` a hyphen whose left neighbour
+# belongs to the match before it is not split. ASCII: other white space is part of a word.
+_COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
+
+# How fairseq-generate writes a word of the reference that the dictionary lacks.
+_UNKNOWN = "<<unk>>"
+
+
+@dataclass(frozen=True)
+class TranslationScores:
+    """Scores of the translations of one data set; all from 0 to 100, higher is better.
+
+    Attributes:
+        sentences: number of sentences, which is that of the data set.
+        tokens: what the tokenised scores count: "Moses (de)", or "words as they stand".
+        tokenized_bleu: see `tokenized_bleu`.
+        tokenized_bleu_compound_split: the same after `split_compounds` on both sides.
+        sacrebleu, sacrebleu_signature: see `detokenized_bleu`.
+        chrf, chrf_signature: see `chrf`.
+        references: what `sacrebleu` and `chrf` compare with: "raw", the text before any
+            preparation, or "detokenized", where the folder does not hold it.
+    """
+
+    sentences: int
+    tokens: str
+    tokenized_bleu: float
+    tokenized_bleu_compound_split: float
+    sacrebleu: float
+    sacrebleu_signature: str
+    chrf: float
+    chrf_signature: str
+    references: str
+
+    def __str__(self) -> str:
+        rows = [
+            ("tokenized_bleu", self.tokenized_bleu, self.tokens),
+            ("tokenized_bleu_compound_split", self.tokenized_bleu_compound_split, self.tokens),
+            ("sacrebleu", self.sacrebleu, self.sacrebleu_signature),
+            ("chrf", self.chrf, self.chrf_signature),
+        ]
+        lines = [f"{name:<30}{score:>6.2f}  {note}".rstrip() for name, score, note in rows]
+        against = f"sacrebleu and chrf against the {self.references} references"
+        return "\n".join([*lines, f"{self.sentences:,} sentences; {against}"])
+
+
+def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU of tokenised text, as `multi-bleu.perl` computes it.
+
+    Compares the model's output with its subwords joined, and the prepared reference with its
+    subwords joined: both in the tokens of the preparation (Moses, or words as they stand), cased,
+    split at spaces and nothing else. Up to 4-grams, one reference, no smoothing: 0 if no 4-gram
+    matches. It depends on the tokenisation, so compare it only with scores on the same tokens.
+    """
+    bleu = sacrebleu.corpus_bleu(
+        list(hypotheses), [list(references)], tokenize="none", force=True, smooth_method="none"
+    )
+    return float(bleu.score)
+
+
+def split_compounds(line: str) -> str:
+    """Split hyphenated words into three: `a-b` becomes `a ##AT##-##AT## b`.
+
+    Published WMT scores on tokenised text use this; it raises BLEU, because the parts of a compound
+    count as words that match.
+    """
+    return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
+
+
+def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+    """sacreBLEU and its signature: plain detokenised text, which sacreBLEU tokenises itself (13a).
+
+    Compares the model's output with subwords joined and tokens put together again with the
+    references as they were published. It does not depend on the preparation.
+    """
+    metric = sacrebleu.metrics.BLEU()
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return float(score.score), str(metric.get_signature())
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+    """chrF2 and its signature: F-score of character n-grams, on the same text as `sacrebleu`."""
+    metric = sacrebleu.metrics.CHRF()
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return float(score.score), str(metric.get_signature())
+
+
+def score_translations(
+    pairs: Sequence[tuple[str, str]],
+    prepared: Sequence[str],
+    raw: Sequence[str] | None,
+    side: TextSide,
+) -> TranslationScores:
+    """All scores of the translations of a data set.
+
+    Args:
+        pairs: reference and hypothesis of each sentence, as fairseq-generate printed them.
+        prepared: the prepared references, in subwords.
+        raw: the references before any preparation; None if they are not kept.
+        side: joins and detokenises the target language.
+
+    Raises:
+        ValueError: the references of `pairs` are not the prepared ones.
+    """
+    references = [side.join(line) for line in prepared]
+    hypotheses = [hypothesis for _, hypothesis in pairs]
+    in_subwords = _first_difference(pairs, prepared)
+    if in_subwords is None:
+        hypotheses = [side.join(hypothesis) for hypothesis in hypotheses]
+    elif _first_difference(pairs, references) is not None:
+        raise InputError(
+            f"The reference of sentence {in_subwords} in the generated file, "
+            f"`{_short(pairs[in_subwords][0])}`, is not that of the data, "
+            f"`{_short(prepared[in_subwords])}`: give the data and subset that were generated "
+            f"from, and generate without --tokenizer and --bpe."
+        )
+    plain = [side.detokenize(hypothesis) for hypothesis in hypotheses]
+    against = [side.detokenize(line) for line in references] if raw is None else raw
+    bleu, bleu_signature = detokenized_bleu(plain, against)
+    characters, chrf_signature = chrf(plain, against)
+    return TranslationScores(
+        sentences=len(pairs),
+        tokens="words as they stand" if side.language is None else f"Moses ({side.language})",
+        tokenized_bleu=tokenized_bleu(hypotheses, references),
+        tokenized_bleu_compound_split=tokenized_bleu(
+            [split_compounds(line) for line in hypotheses],
+            [split_compounds(line) for line in references],
+        ),
+        sacrebleu=bleu,
+        sacrebleu_signature=bleu_signature,
+        chrf=characters,
+        chrf_signature=chrf_signature,
+        references="detokenized" if raw is None else "raw",
+    )
+
+
+def score_file(
+    generated: str | Path,
+    data: str | Path,
+    subset: str = "test",
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+) -> TranslationScores:
+    """Score what fairseq-generate wrote.
+
+    Args:
+        generated: file with its standard output.
+        data: data folder that was generated from, made by a script of `data-prep`.
+        subset: its subset.
+        source_lang, target_lang: languages; from the file names when not given.
+
+    Raises:
+        ValueError: the output is incomplete or of other data, or the folder has no text.
+    """
+    expected = count_sentences(data, subset, source_lang, target_lang)
+    _, target = find_languages(data, source_lang, target_lang)
+    pairs = read_generated(generated, expected)
+    text = Path(data) / "text"
+    prepared = _read_text(text / f"{subset}.{target}", expected)
+    if prepared is None:
+        raise InputError(
+            f"There is no `{text / f'{subset}.{target}'}`, the text that was binarised; give a "
+            f"folder that a script of data-prep made."
+        )
+    raw = _read_text(text / f"{subset}.raw.{target}", expected)
+    sides = load_tokenization(Path(data))
+    return score_translations(pairs, prepared, raw, sides.get(str(target), sides["tgt"]))
+
+
+def _first_difference(pairs: Sequence[tuple[str, str]], lines: Sequence[str]) -> int | None:
+    """Number of the first reference that is not the given line; None if all are.
+
+    An unknown word in a reference can stand for any word.
+    """
+    for number, ((reference, _), line) in enumerate(zip(pairs, lines)):
+        here, there = reference.split(), line.split()
+        same = len(here) == len(there) and all(
+            word in (other, _UNKNOWN) for word, other in zip(here, there)
+        )
+        # Joined with its neighbours, an unknown subword leaves nothing to compare.
+        if not same and _UNKNOWN not in reference:
+            return number
+    return None
+
+
+def _read_text(path: Path, expected: int) -> list[str] | None:
+    """Lines of a file of the prepared folder, one for each sentence; None if it is not there."""
+    if not path.is_file():
+        return None
+    lines = path.read_text(encoding="utf-8").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if len(lines) != expected:
+        raise InputError(
+            f"`{path}` has {len(lines)} lines, but the data set has {expected} sentences: prepare "
+            f"the data again."
+        )
+    return lines
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sut-bleu",
+        description="Score translations that fairseq-generate made (its standard output, with "
+        "subwords as they are): BLEU on tokens, the same with hyphenated compounds split, "
+        "sacreBLEU and chrF on detokenised text. A missing sentence is an error, never a better "
+        "score.",
+    )
+    parser.add_argument(
+        "generated", metavar="GENERATED", help="standard output of fairseq-generate, in a file"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DATA-BIN",
+        required=True,
+        help="folder that was generated from, made by a script of data-prep",
+    )
+    parser.add_argument(
+        "--gen-subset",
+        "--subset",
+        default="test",
+        metavar="SPLIT",
+        help="subset that was generated (default: %(default)s)",
+    )
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: from file names)"
+        )
+    parser.add_argument(
+        "--json", action="store_true", help="print all scores and signatures as JSON"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Score a generated file and print the result; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+
+    def body() -> None:
+        scores = score_file(
+            arguments.generated,
+            arguments.data,
+            arguments.gen_subset,
+            arguments.source_lang,
+            arguments.target_lang,
+        )
+        if arguments.json:
+            print_json(asdict(scores))
+        else:
+            print(scores)
+
+    return run_command("sut-bleu", body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
