@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import scan
+from dataset import keyed_order, write_text
+from scan_grammar import all_pairs
 
 from tests.integration.commands import SIZES, TINY, run, train
 
@@ -14,10 +15,10 @@ from tests.integration.commands import SIZES, TINY, run, train
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `train.src` ... `test.tgt`: the first short SCAN pairs in a random order."""
     folder = tmp_path_factory.mktemp("text")
-    pairs = scan.keyed_order((p for p in scan.all_pairs() if len(p.actions.split()) <= 6), "tests")
+    pairs = keyed_order((p for p in all_pairs() if len(p.target.split()) <= 6), "tests")
     start = 0
     for split, size in SIZES.items():
-        scan.write_side(folder, split, pairs[start : start + size])
+        write_text(folder, {split: pairs[start : start + size]}, ())
         start += size
     return folder
 

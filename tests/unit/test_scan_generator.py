@@ -8,16 +8,22 @@ from pathlib import Path
 
 import pytest
 import scan
+import scan_splits
+from dataset import Example, check_counts
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scan_grammar import all_pairs, interpret
 from text_files import InputError
 
+GOOD_LINES = st.sampled_from(["IN: jump OUT: I_JUMP", "IN: run twice OUT: I_RUN I_RUN"])
 RULED = ("length", "addprim_jump", "addprim_turn_left", "template_around_right")
 
 
-def published(shared_data: Path, name: str) -> Counter[scan.Pair]:
+def published(shared_data: Path, name: str) -> Counter[Example]:
     """The lines of a published file as a multiset, parsed independently of the generator."""
     with gzip.open(shared_data / "scan" / f"{name}.txt.gz", "rt", encoding="utf-8") as stream:
         lines = [line.removeprefix("IN: ").rstrip("\n").split(" OUT: ") for line in stream]
-    return Counter(scan.Pair(command, actions) for command, actions in lines)
+    return Counter(Example(command, actions) for command, actions in lines)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +42,7 @@ def published(shared_data: Path, name: str) -> Counter[scan.Pair]:
     ],
 )
 def test_interpretation(command: str, actions: str) -> None:
-    assert scan.interpret(command) == actions.split()
+    assert interpret(command) == actions.split()
 
 
 @pytest.mark.parametrize(
@@ -44,71 +50,103 @@ def test_interpretation(command: str, actions: str) -> None:
 )
 def test_other_sentences_are_refused(command: str) -> None:
     with pytest.raises(ValueError, match="is not a SCAN command"):
-        scan.interpret(command)
+        interpret(command)
 
 
 def test_all_pairs_are_the_published_ones(shared_data: Path) -> None:
-    pairs = scan.all_pairs()
+    pairs = all_pairs()
     assert len(pairs) == 20910
     assert Counter(pairs) == published(shared_data, "tasks")
 
 
 @pytest.mark.parametrize("split", RULED)
 def test_ruled_splits_are_the_published_ones(shared_data: Path, split: str) -> None:
-    train, test = scan.SPLITS[split]()
+    train, test = scan_splits.SPLITS[split]()
     assert Counter(train) == published(shared_data, f"tasks_train_{split}")
     assert Counter(test) == published(shared_data, f"tasks_test_{split}")
 
 
-@pytest.mark.parametrize("split", list(scan.SPLITS))
+@pytest.mark.parametrize("split", list(scan_splits.SPLITS))
 def test_sizes_and_disjointness(split: str) -> None:
-    pairs = scan.SPLITS[split]()
-    scan.check_sizes(split, pairs)
-    assert (len(pairs.train), len(pairs.test)) == scan.PUBLISHED_SIZES[split]
+    pairs = scan_splits.SPLITS[split]()
+    found = {"train": len(pairs.train), "test": len(pairs.test)}
+    assert found == scan_splits.PUBLISHED_SIZES[split]
     assert not set(pairs.train) & set(pairs.test)
 
 
 def test_simple_is_the_same_draw_everywhere() -> None:
-    first, second = scan.simple_split(), scan.simple_split()
+    first, second = scan_splits.simple_split(), scan_splits.simple_split()
     assert first == second
     assert len(set(first.train) | set(first.test)) == 20910
     # Three of the draw; another machine or Python version must find the same.
-    commands = [pair.command for pair in first.test[:3]]
+    commands = [pair.source for pair in first.test[:3]]
     assert commands == ["look", "jump opposite left", "walk around right"]
 
 
 @pytest.mark.parametrize("split", ["simple", "addprim_jump"])
 def test_validation_comes_out_of_training(split: str) -> None:
-    pairs = scan.SPLITS[split]()
-    train, valid = scan.take_validation(pairs.train, 500)
+    pairs = scan_splits.SPLITS[split]()
+    train, valid = scan_splits.take_validation(pairs.train, 500)
     assert Counter(train) + Counter(valid) == Counter(pairs.train)
     assert len(valid) == 500
     assert not set(train) & set(valid)
-    assert (train, valid) == scan.take_validation(pairs.train, 500)
+    assert (train, valid) == scan_splits.take_validation(pairs.train, 500)
 
 
 def test_validation_ignores_the_order_of_the_training_set() -> None:
-    pairs = scan.simple_split()
-    _, valid = scan.take_validation(pairs.train, 100)
-    _, reversed_valid = scan.take_validation(pairs.train[::-1], 100)
+    pairs = scan_splits.simple_split()
+    _, valid = scan_splits.take_validation(pairs.train, 100)
+    _, reversed_valid = scan_splits.take_validation(pairs.train[::-1], 100)
     assert set(valid) == set(reversed_valid)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13203, 10**6])
 def test_validation_size_is_checked(size: int) -> None:
     with pytest.raises(InputError, match="--valid-size must be between 1 and 13202"):
-        scan.take_validation(scan.SPLITS["addprim_jump"]().train, size)
+        scan_splits.take_validation(scan_splits.SPLITS["addprim_jump"]().train, size)
 
 
 def test_other_sizes_than_the_published_are_refused() -> None:
-    train, test = scan.length_split()
-    with pytest.raises(InputError, match="has 16989 training and 3920 test pairs"):
-        scan.check_sizes("length", scan.Split(train[1:], test))
+    found, published = {"train": 16989, "iid": 5}, {"train": 16990}
+    with pytest.raises(InputError, match="has 16,989 train, but was published with 16,990 train"):
+        check_counts("SCAN length", found, published, limit=None)
+    check_counts("SCAN length", found, published, limit=3)
+
+
+@pytest.mark.parametrize("name", ["add_jump", "add_turn_left", "around_right"])
+def test_names_of_papers(name: str) -> None:
+    assert scan_splits.OTHER_NAMES[name] in scan_splits.SPLITS
+
+
+@pytest.mark.parametrize(("longest", "short"), [(22, 16990), (26, 18286), (40, 20782)])
+def test_cut_offs(longest: int, short: int) -> None:
+    """The sizes are those of the published pairs; see also the published length split."""
+    parts = scan_splits.cut_off(all_pairs(), longest)
+    assert Counter(parts["train"] + parts["iid"] + parts["test"]) == Counter(all_pairs())
+    assert len(parts["iid"]) == round(short / 10)
+    assert len(parts["train"]) + len(parts["iid"]) == short
+    assert max(len(p.target.split()) for p in parts["train"] + parts["iid"]) <= longest
+    assert min(len(p.target.split()) for p in parts["test"]) > longest
+    assert parts == scan_splits.cut_off(all_pairs(), longest)
+
+
+@pytest.mark.parametrize("longest", [-1, 0, 48, 99])
+def test_a_cut_off_must_leave_two_sides(longest: int) -> None:
+    with pytest.raises(InputError, match=f"--cutoff must be between 1 and 47 .*{longest} instead"):
+        scan_splits.cut_off(all_pairs(), longest)
+
+
+def test_a_cut_off_of_the_published_file(shared_data: Path) -> None:
+    parts = scan.make_parts(shared_data / "scan", "simple", 30, None)
+    generated = scan.make_parts(None, "simple", 30, None)
+    assert {name: set(part) for name, part in parts.items()} == {
+        name: set(part) for name, part in generated.items()
+    }
 
 
 def test_the_published_simple_files_are_read(shared_data: Path) -> None:
     pairs = scan.read_published(shared_data / "scan", "simple")
-    scan.check_sizes("simple", pairs)
+    assert (len(pairs.train), len(pairs.test)) == (16728, 4182)
     assert Counter(pairs.test) == published(shared_data, "tasks_test_simple")
 
 
@@ -141,4 +179,19 @@ def test_files_may_lie_one_folder_down(tmp_path: Path) -> None:
     for side in ("train", "test"):
         path = folder / f"tasks_{side}_simple.txt"
         path.write_text("IN: jump OUT: I_JUMP\n", encoding="utf-8")
-    assert scan.read_published(tmp_path, "simple").train == [scan.Pair("jump", "I_JUMP")]
+    assert scan.read_published(tmp_path, "simple").train == [Example("jump", "I_JUMP")]
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
+)
+@given(st.lists(st.one_of(GOOD_LINES, GOOD_LINES, st.text(max_size=30)), max_size=4))
+def test_no_line_is_lost_and_nothing_else_is_raised(tmp_path: Path, lines: list[str]) -> None:
+    path = tmp_path / "tasks.txt"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    try:
+        pairs = scan.read_pairs(path)
+    except InputError as error:
+        assert "\n" not in str(error)
+    else:
+        assert [f"IN: {pair.source} OUT: {pair.target}" for pair in pairs] == lines
