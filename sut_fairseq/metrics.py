@@ -34,25 +34,32 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
 
 
-def exact_match_sums(scores: Tensor, target: Tensor, pad: int, eos: int) -> dict[str, Tensor]:
-    """Logging-output entries for the share of sentences that greedy search gets entirely right.
+def found_by_greedy_search(scores: Tensor, target: Tensor, pad: int, eos: int) -> Tensor:
+    """Which references greedy search finds, without searching.
 
-    No search is needed: greedy search gives the reference exactly if, after each prefix of the
-    reference, the next symbol of the reference is the most probable one. As in fairseq's
-    generator, padding is never predicted, nor an empty sentence.
+    It finds a reference exactly if, after each prefix of the reference, the next symbol of the
+    reference is the most probable one. As in fairseq's generator, padding is never predicted, nor
+    an empty sentence.
 
     Args:
         scores: of each symbol after each prefix of the reference, `(batch, length, vocabulary)`;
             logits or log-probabilities.
         target: the references, `(batch, length)`, padded with `pad`.
         pad, eos: symbols of padding and of the end of a sentence.
+
+    Returns:
+        `(batch,)`, bool.
     """
     scores = scores.detach().clone()
     scores[..., pad] = -torch.inf
     scores[:, 0, eos] = -torch.inf
-    right = (scores.argmax(dim=-1) == target) | (target == pad)
+    return ((scores.argmax(dim=-1) == target) | (target == pad)).all(dim=1)
+
+
+def exact_match_sums(scores: Tensor, target: Tensor, pad: int, eos: int) -> dict[str, Tensor]:
+    """Logging-output entries for exact match; arguments as of `found_by_greedy_search`."""
     return {
-        "exact_match_right": right.all(dim=1).sum(),
+        "exact_match_right": found_by_greedy_search(scores, target, pad, eos).sum(),
         "exact_match_sentences": torch.tensor(target.size(0), device=target.device),
     }
 

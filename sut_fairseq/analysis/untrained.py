@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 import torch
 from fairseq import models, options
 from fairseq.data import Dictionary
-from torch import Tensor, nn
+from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.analysis.depth import set_threshold
 from sut_fairseq.modules.errors import InputError, check
-from sut_fairseq.modules.halting import StickBreakingHalting
 
 
 def build(
@@ -74,13 +74,6 @@ def build(
     if alpha_threshold is None:
         set_threshold(model, math.inf)
     return model, task
-
-
-def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
-    """Let all halting units of a built model stop tokens at this threshold; inf: never."""
-    for module in model.modules():
-        if isinstance(module, StickBreakingHalting):
-            module.alpha_threshold = alpha_threshold
 
 
 def random_batch(

@@ -39,7 +39,10 @@ def run_command(name: str, body: Callable[[], None]) -> int:
         exit code: 0 when `body` finishes, 2 when the input was bad. Any other exception is a
         defect of ours and keeps its traceback.
     """
-    quiet_fairseq()
+    loggers = [logging.getLogger(package) for package in ("fairseq", "sut_fairseq")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:  # their informational lines; warnings and errors still appear
+        logger.setLevel(logging.WARNING)
     try:
         body()
         sys.stdout.flush()
@@ -49,6 +52,9 @@ def run_command(name: str, body: Callable[[], None]) -> int:
     except (InputError, TokenizationError, OSError) as error:
         print(f"{name}: error: {_as_sentence(error)}", file=sys.stderr)
         return BAD_INPUT
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
     return 0
 
 
@@ -63,11 +69,6 @@ def whole_number(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text!r}")
     return number
-
-
-def quiet_fairseq() -> None:
-    """Hide fairseq's informational log lines; warnings and errors still appear."""
-    logging.getLogger("fairseq").setLevel(logging.WARNING)
 
 
 def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -62,13 +61,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    logger = logging.getLogger("sut_fairseq")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        return run_command("sut-benchmark", lambda: _main(argv))
-    finally:
-        logger.setLevel(level)
+    return run_command("sut-benchmark", lambda: _main(argv))
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,13 +26,7 @@ from sut_fairseq.modules.errors import InputError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    logger = logging.getLogger("sut_fairseq")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        return run_command("sut-macs", lambda: _main(argv))
-    finally:
-        logger.setLevel(level)
+    return run_command("sut-macs", lambda: _main(argv))
 
 
 def _parser() -> argparse.ArgumentParser:

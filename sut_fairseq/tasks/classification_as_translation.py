@@ -172,6 +172,7 @@ class _WithGroups(BaseWrapperDataset):
     def __init__(self, dataset: FairseqDataset, groups: Tensor) -> None:
         super().__init__(dataset)
         self.groups = groups
+        self.src_sizes, self.tgt_sizes = dataset.src_sizes, dataset.tgt_sizes
 
     def collater(self, samples: list[dict[str, Any]], **kwargs: Any) -> dict[str, Any]:
         batch = self.dataset.collater(samples, **kwargs)

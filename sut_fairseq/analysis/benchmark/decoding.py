@@ -10,11 +10,11 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator
 
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.benchmark.halting import count_depth, skipped
 from sut_fairseq.analysis.benchmark.peers import equal_transformer, own_model
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
-from sut_fairseq.analysis.untrained import random_batch, set_threshold
+from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped
+from sut_fairseq.analysis.untrained import random_batch
 from sut_fairseq.modules.errors import check
 
 REPETITIONS = 3

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.benchmark.peers import own_model
 from sut_fairseq.analysis.benchmark.report import Report, size
-from sut_fairseq.analysis.benchmark.steps import stacks
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
 from sut_fairseq.analysis.complexity import count, without_padding
-from sut_fairseq.analysis.untrained import set_threshold
+from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, stacks
 from sut_fairseq.modules.errors import check
 from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
 from sut_fairseq.modules.stack import StackOutput
-from sut_fairseq.statistics import HaltingStatistics
 
 REPETITIONS = 10
 
@@ -104,32 +99,6 @@ def depths(num_tokens: int, num_steps: int, share: float, generator: torch.Gener
         movable = ((result + change >= 1) & (result + change <= num_steps)).nonzero().squeeze(1)
         result[movable[: abs(missing)]] += change
     return result
-
-
-@contextmanager
-def count_depth(model: nn.Module) -> Iterator[dict[str, HaltingStatistics]]:
-    """Adds up, by "encoder" and "decoder", what the depth loops of a model report meanwhile."""
-    sums: dict[str, HaltingStatistics] = {}
-
-    def note(name: str, stack: nn.Module, inputs: Any, output: StackOutput) -> None:
-        if output.halting is not None:
-            sums[name] = sums[name] + output.halting if name in sums else output.halting
-
-    handles = [
-        stack.register_forward_hook(partial(note, name)) for name, stack in stacks(model).items()
-    ]
-    try:
-        yield sums
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def skipped(statistics: Iterable[HaltingStatistics]) -> float:
-    """Share of all (token, step) pairs that were skipped; 0 where nothing halts."""
-    listed = list(statistics)
-    possible = sum(float(one.steps_possible) for one in listed)
-    return 1 - sum(float(one.steps_run) for one in listed) / possible if possible else 0.0
 
 
 def run(sizes: Sizes, conditions: Conditions) -> Report:

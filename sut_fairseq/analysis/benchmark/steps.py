@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sut_fairseq import losses
 from sut_fairseq.analysis.benchmark.timing import Conditions
-from sut_fairseq.modules.stack import Stack
+from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.statistics import RoutingStatistics
 
 
@@ -122,12 +122,6 @@ def training_step(
         return [loss], [None]
 
     return Step(model, forward, (*sample["net_input"].values(), sample["target"]))
-
-
-def stacks(model: nn.Module) -> dict[str, Stack]:
-    """The depth loops of a model, by "encoder" and "decoder"; empty for other models."""
-    modules = model.named_modules()
-    return {name.split(".")[0]: module for name, module in modules if isinstance(module, Stack)}
 
 
 def sample_of(batch: Mapping[str, Tensor], device: torch.device) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""How deep a model computes: its depth loops, their thresholds, and what they skip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.stack import Stack, StackOutput
+from sut_fairseq.statistics import HaltingStatistics
+
+
+def stacks(model: nn.Module) -> dict[str, Stack]:
+    """The depth loops of a model, by "encoder" and "decoder"; empty for other models."""
+    modules = model.named_modules()
+    return {name.split(".")[0]: module for name, module in modules if isinstance(module, Stack)}
+
+
+def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
+    """Let all halting units of a built model stop tokens at this threshold; inf: never."""
+    for module in model.modules():
+        if isinstance(module, StickBreakingHalting):
+            module.alpha_threshold = alpha_threshold
+
+
+@contextmanager
+def count_depth(model: nn.Module) -> Iterator[dict[str, HaltingStatistics]]:
+    """Adds up, by "encoder" and "decoder", what the depth loops of a model report meanwhile."""
+    sums: dict[str, HaltingStatistics] = {}
+
+    def note(name: str, stack: nn.Module, inputs: Any, output: StackOutput) -> None:
+        if output.halting is not None:
+            sums[name] = sums[name] + output.halting if name in sums else output.halting
+
+    handles = [
+        stack.register_forward_hook(partial(note, name)) for name, stack in stacks(model).items()
+    ]
+    try:
+        yield sums
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def skipped(statistics: Iterable[HaltingStatistics]) -> float:
+    """Share of all (token, step) pairs that were skipped; 0 where nothing halts."""
+    listed = list(statistics)
+    possible = sum(float(one.steps_possible) for one in listed)
+    return 1 - sum(float(one.steps_run) for one in listed) / possible if possible else 0.0

@@ -1,0 +1,221 @@
+"""What a trained model gets right, and how deep it computes, by group of sentences."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from fairseq import tasks
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.utils import move_to_cuda, strip_pad
+from torch import Tensor, nn
+
+from sut_fairseq import metrics
+from sut_fairseq.analysis import trained
+from sut_fairseq.analysis.depth import count_depth, skipped
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.statistics import HaltingStatistics
+from sut_fairseq.tasks.classification_as_translation import (
+    ClassificationAsTranslationTask,
+    score_labels,
+)
+from sut_fairseq.tasks.columns import order_of, read_column
+
+LENGTHS = ("source_length", "target_length")
+
+
+class Answer(NamedTuple):
+    """To one sentence: whether it is right, and its words where the way of asking gives them."""
+
+    right: bool
+    words: str | None
+
+
+Ask = Callable[[dict[str, Any]], Sequence[Answer]]
+
+
+@dataclass
+class Outcome:
+    """What a model did on a group of sentences.
+
+    Attributes:
+        answers: by the number of the sentence in its split.
+        halting: by "encoder" and "decoder" the statistics of all the model computed.
+    """
+
+    answers: dict[int, Answer] = field(default_factory=dict)
+    halting: dict[str, HaltingStatistics] = field(default_factory=dict)
+
+    def __add__(self, other: Outcome) -> Outcome:
+        sums = dict(self.halting)
+        for stack, statistics in other.halting.items():
+            sums[stack] = sums[stack] + statistics if stack in sums else statistics
+        return Outcome({**self.answers, **other.answers}, sums)
+
+    def figures(self) -> dict[str, float]:
+        """Sentences, how many are right, per cent, steps run per token, share of steps skipped."""
+        right = sum(answer.right for answer in self.answers.values())
+        figures = {
+            "sentences": len(self.answers),
+            "right": right,
+            "percent": 100 * right / len(self.answers),
+        }
+        for stack, statistics in self.halting.items():
+            figures[f"{stack}_depth"] = float(statistics.depth)
+        if self.halting:
+            figures["skipped"] = skipped(self.halting.values())
+        return figures
+
+
+def evaluate(
+    model: nn.Module,
+    task: tasks.FairseqTask,
+    split: str,
+    numbers: Iterable[int],
+    ask: Ask,
+    *,
+    max_tokens: int = 4096,
+    progress: Callable[[int], object] = lambda sentences: None,
+) -> Outcome:
+    """Ask a model about sentences of a loaded split.
+
+    Args:
+        model: on the device where it is to run.
+        task: with its split loaded.
+        split: name of the split.
+        numbers: of the sentences.
+        ask: what is asked about a batch: `by_reference`, `by_search`.
+        max_tokens: greatest number of source or target tokens in a batch, padding included.
+        progress: called with the number of sentences of each batch that is done.
+    """
+    model.eval()
+    dataset = task.dataset(split)
+    on_gpu = next(model.parameters()).is_cuda
+    answers: dict[int, Answer] = {}
+    with torch.no_grad(), count_depth(model) as halting:
+        for group in trained.similar_lengths(dataset, numbers, max_tokens):
+            batch = dataset.collater([dataset[number] for number in group])
+            if on_gpu:
+                batch = move_to_cuda(batch)
+            answers |= zip(batch["id"].tolist(), ask(batch))
+            progress(len(group))
+    return Outcome(answers, dict(halting))
+
+
+def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
+    """Run the model on the reference targets, as the paper does for Figures 5 and 6.
+
+    What is right is what greedy search would find (`metrics.found_by_greedy_search`); depth is that
+    on the reference. A task of classification is asked for the label, in one step of the decoder.
+    """
+    words = task.target_dictionary
+
+    def ask(batch: dict[str, Any]) -> list[Answer]:
+        if isinstance(task, ClassificationAsTranslationTask):
+            best = score_labels([model], batch, task.labels, words.eos()).argmax(dim=1).cpu()
+            names = [words[label] for label in task.labels[best].tolist()]
+            targets = [words[label] for label in batch["target"][:, 0].tolist()]
+            return [Answer(name == target, name) for name, target in zip(names, targets)]
+        scores = model(**batch["net_input"])[0]
+        right = metrics.found_by_greedy_search(scores, batch["target"], words.pad(), words.eos())
+        return [Answer(found, None) for found in right.tolist()]
+
+    return ask
+
+
+def by_search(
+    model: Any, task: tasks.FairseqTask, *, beam: int = 1, max_len: int = 200, lenpen: float = 1.0
+) -> Ask:
+    """Let the model generate; right is what equals the reference word by word.
+
+    Depth counts all hypotheses of the beam.
+
+    Args:
+        model, task: a trained model and its task.
+        beam: hypotheses in beam search; 1: greedy search.
+        max_len: greatest number of generated tokens.
+        lenpen: exponent of the length that scores are divided by.
+    """
+    words = task.target_dictionary
+    options = {"beam": beam, "max_len_a": 0, "max_len_b": max_len, "lenpen": lenpen}
+    search = task.build_generator([model], Namespace(**{**asdict(GenerationConfig()), **options}))
+
+    def ask(batch: dict[str, Any]) -> list[Answer]:
+        found = task.inference_step(search, [model], batch)
+        return [
+            _compare(best[0]["tokens"], strip_pad(target, words.pad()), words)
+            for best, target in zip(found, batch["target"])
+        ]
+
+    return ask
+
+
+def _compare(tokens: Tensor, target: Tensor, words: Any) -> Answer:
+    return Answer(tokens.tolist() == target.tolist(), words.string(tokens))
+
+
+def groups_of(
+    task: tasks.FairseqTask, data: str, split: str, by: str | None, numbers: Sequence[int]
+) -> Iterator[tuple[str, list[int]]]:
+    """Sentences by the value of a column, in the order of the values; all in one without a column.
+
+    Args:
+        task: with its split loaded.
+        data: the prepared folder, which holds the columns.
+        split: name of the split.
+        by: `source_length`, `target_length` (in tokens, without the end of the sentence), or a
+            column of the folder.
+        numbers: which sentences.
+
+    Raises:
+        InputError: if there is no such column.
+    """
+    dataset = task.dataset(split)
+    if by is None:
+        yield "all", list(numbers)
+        return
+    if by in LENGTHS:
+        sizes = dataset.src_sizes if by == "source_length" else dataset.tgt_sizes
+        values = [str(int(size) - 1) for size in sizes]
+    else:
+        values = read_column(data, split, by, len(dataset))
+    for value in sorted({values[number] for number in numbers}, key=order_of):
+        yield value, [number for number in numbers if values[number] == value]
+
+
+def check_lengths(task: tasks.FairseqTask, model: Any, split: str, numbers: Iterable[int]) -> None:
+    """Refuse sentences that are longer than the model takes, rather than leave them out.
+
+    Raises:
+        InputError: saying how many there are and which option would take them.
+    """
+    dataset = task.dataset(split)
+    for side, sizes, most in zip(
+        ("source", "target"), (dataset.src_sizes, dataset.tgt_sizes), model.max_positions()
+    ):
+        longer = [int(sizes[number]) for number in numbers if sizes[number] > most]
+        if longer:
+            raise InputError(
+                f"{len(longer)} {side} sentences of the split `{split}` have more than {most} "
+                f"tokens, the most that the model takes (the longest has {max(longer)}): train "
+                f"with --max-{side}-positions {max(longer)}."
+            )
+
+
+def macro_f1(pairs: Iterable[tuple[str, str]]) -> float:
+    """Mean over labels of the harmonic mean of precision and recall, in per cent.
+
+    Args:
+        pairs: (reference, prediction); a label counts if it occurs as either.
+    """
+    listed = list(pairs)
+    labels = {label for pair in listed for label in pair}
+    total = 0.0
+    for label in labels:
+        hits = sum(reference == label == predicted for reference, predicted in listed)
+        named = sum((reference == label) + (predicted == label) for reference, predicted in listed)
+        total += 2 * hits / named
+    return 100 * total / len(labels)

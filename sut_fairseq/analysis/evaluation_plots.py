@@ -1,0 +1,92 @@
+"""Pictures of an evaluation: score against skipped computation, and score and depth by group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tasks.columns import order_of
+
+try:
+    import matplotlib
+
+    matplotlib.use("Agg")  # files only: there may be no screen
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise InputError("drawing needs matplotlib: run `pip install matplotlib`.") from error
+
+# It reports each font that it looks at wherever fairseq has switched logging on.
+logging.getLogger("matplotlib").setLevel(logging.WARNING)
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def draw(result: Mapping[str, Any], path: Path) -> None:
+    """Draw what `sut-evaluate` found, in the format that the file's name ends in.
+
+    With several thresholds the score against the share of skipped steps (SUT Figures 5 and 6); with
+    one, score and steps run per token for each group (SUT Figure 4).
+
+    Raises:
+        InputError: if the file's format is unknown.
+    """
+    rows: Rows = result["rows"]
+    everything = [row for row in rows if row["group"] == "all"]
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    if len({row["alpha_threshold"] for row in rows}) > 1:
+        _sweep(figure.subplots(), everything, result["measure"])
+    else:
+        mode = rows[0]["mode"]
+        groups = [row for row in rows if row["group"] != "all" and row["mode"] == mode]
+        _by_group(figure, groups or everything[:1], result)
+    figure.suptitle(f"{Path(result['data']).name}, {result['split']}", fontsize="medium")
+    try:
+        figure.savefig(path, dpi=150)
+    except ValueError as error:
+        raise InputError(f"--plot {path}: {error}.") from error
+
+
+def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        points = [row for row in rows if row["mode"] == mode]
+        skipped = [100 * row["skipped"] for row in points]
+        scores = [row["percent"] for row in points]
+        label = {"reference": "on the reference", "search": "in search"}[mode]
+        axes.plot(skipped, scores, marker="o", label=label)
+        for x, y, row in zip(skipped, scores, points):
+            axes.annotate(
+                f"{row['alpha_threshold']:g}",
+                (x, y),
+                textcoords="offset points",
+                xytext=(0, 5),
+                fontsize="x-small",
+                ha="center",
+            )
+    axes.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
+    axes.set_ylabel(f"{measure}, %")
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
+def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
+    names = [row["group"] for row in rows]
+    numeric = all(order_of(name)[0] == 0 for name in names)
+    places = [float(name) for name in names] if numeric else names
+    above, below = figure.subplots(2, 1, sharex=True)
+    above.plot(places, [row["percent"] for row in rows], marker="o", color="black")
+    above.set_ylabel(f"{result['measure']}, %")
+    for stack in ("encoder", "decoder"):
+        if f"{stack}_depth" in rows[0]:
+            below.plot(places, [row[f"{stack}_depth"] for row in rows], marker="o", label=stack)
+    below.set_ylabel("steps run per token")
+    below.set_xlabel(result["by"] or "")
+    if below.lines:
+        below.legend()
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+    if not numeric:
+        below.tick_params(axis="x", rotation=90, labelsize="x-small")
