@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Iterable
 
-from parallel_pairs import SIDES, Counts
+from parallel_pairs import SIDES
 from text_files import InputError
+from treatment import Counts
 
 LOG = "fairseq-preprocess.log"
 

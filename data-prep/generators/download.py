@@ -120,11 +120,15 @@ def _complete(url: str, part: Path) -> None:
                 version.unlink(missing_ok=True)
                 _receive(url, stream, version)
         except (http.client.HTTPException, OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+            reason = getattr(error, "reason", error)
+            reason = getattr(reason, "strerror", None) or reason
             code = f"{error.code} " if isinstance(error, urllib.error.HTTPError) else ""
+            on = (
+                f", which goes on after the {stream.tell():,} bytes it has" if stream.tell() else ""
+            )
             raise InputError(
-                f"{url} could not be downloaded ({code}{reason}): run the same command again, "
-                f"which goes on after the {stream.tell():,} bytes it has, {WITHOUT}."
+                f"{url} could not be downloaded ({code}{reason}): run the same command again{on}, "
+                f"{WITHOUT}."
             ) from error
 
 
@@ -145,7 +149,12 @@ def _receive(url: str, stream: IO[bytes], version: Path) -> None:
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
         with tqdm(
-            total=total, initial=have, unit="B", unit_scale=True, desc=Path(stream.name).stem
+            total=total,
+            initial=have,
+            unit="B",
+            unit_scale=True,
+            desc=Path(stream.name).stem,
+            disable=None,
         ) as bar:
             for block in iter(lambda: response.read(BLOCK), b""):
                 stream.write(block)

@@ -1,11 +1,11 @@
-"""Parallel text: what is refused, what is counted, and the clean copy that is binarised."""
+"""The files of a parallel corpus: which there are, and what about them is refused."""
 
 from __future__ import annotations
 
 import hashlib
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
 from text_files import InputError, read_lines
 
@@ -36,16 +36,6 @@ class Inputs(NamedTuple):
         }
 
 
-class Counts(NamedTuple):
-    """What a split holds; lengths are in words, without the end-of-sentence symbol."""
-
-    pairs: int
-    longest_src: int
-    longest_tgt: int
-    unknown_src: int  # words of the split that the training text does not have
-    unknown_tgt: int
-
-
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file as hexadecimal digits."""
     digest = hashlib.sha256()
@@ -74,82 +64,72 @@ def check_files(inputs: Inputs) -> None:
             raise InputError(f"{option} names {path}, which is empty: give at least one line.")
 
 
-def copy_pairs(src: Path, tgt: Path, prefix: Path, known: tuple[set[str], set[str]]) -> Counts:
-    """Copy one split to `<prefix>.src` and `<prefix>.tgt`, one space between words, and count it.
-
-    Args:
-        src, tgt: the two sides, plain or gzipped.
-        prefix: path of the copies without the suffix.
-        known: the words of the training text on each side, against which unknown ones are counted.
+def read_pairs(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines of two files in pairs.
 
     Raises:
-        InputError: if the sides differ in length, a line is blank, or there is no line at all.
+        InputError: if one has more lines than the other, or cannot be read.
     """
-    pairs = 0
-    longest, unknown = [0, 0], [0, 0]
-    with open(f"{prefix}.src", "w", encoding="utf-8") as out_src, open(
-        f"{prefix}.tgt", "w", encoding="utf-8"
-    ) as out_tgt:
-        for lines in zip_longest(read_lines(src), read_lines(tgt)):
-            if None in lines:
-                counts = [sum(1 for _ in read_lines(path)) for path in (src, tgt)]
+    for source, target in zip_longest(read_lines(src), read_lines(tgt)):
+        if source is None or target is None:
+            counts = [sum(1 for _ in read_lines(path)) for path in (src, tgt)]
+            raise InputError(
+                f"{src} has {counts[0]} lines but {tgt} has {counts[1]}: line N of one must be "
+                "the translation of line N of the other, so the counts must be equal."
+            )
+        yield source, target
+
+
+def check_text(inputs: Inputs, blank_in_train: bool) -> dict[str, int]:
+    """Read everything once, so that what is wrong is said before any long work.
+
+    Args:
+        inputs: the files.
+        blank_in_train: whether a line of the training data may be blank; its pair is dropped later.
+
+    Returns:
+        the number of lines of each split.
+
+    Raises:
+        InputError: if two sides differ in length, a line is blank, there is no line at all, or a
+            column does not have one value for each pair.
+    """
+    lines = {}
+    for split, (src, tgt) in inputs.pairs.items():
+        number = 0
+        for number, pair in enumerate(read_pairs(src, tgt), start=1):
+            blank = [path for path, line in zip((src, tgt), pair) if not line.strip()]
+            if blank and not (blank_in_train and split == "train"):
                 raise InputError(
-                    f"{src} has {counts[0]} lines but {tgt} has {counts[1]}: line N of one must be "
-                    "the translation of line N of the other, so the counts must be equal."
+                    f"{blank[0]}, line {number} is blank: every sentence needs at least one word, "
+                    "so remove that line from both files."
                 )
-            pairs += 1
-            for side, (line, out) in enumerate(zip(lines, (out_src, out_tgt))):
-                words = line.split()
-                if not words:
-                    raise InputError(
-                        f"{(src, tgt)[side]}, line {pairs} is blank: every sentence needs at least "
-                        "one word, so remove that line from both files."
-                    )
-                out.write(" ".join(words) + "\n")
-                longest[side] = max(longest[side], len(words))
-                unknown[side] += sum(word not in known[side] for word in words)
-    if pairs == 0:
-        raise InputError(f"{src} and {tgt} hold no sentence: give at least one.")
-    return Counts(pairs, *longest, *unknown)
+        if number == 0:
+            raise InputError(f"{src} and {tgt} hold no sentence: give at least one.")
+        lines[split] = number
+    for (split, _), path in inputs.columns.items():
+        number = 0
+        for number, line in enumerate(read_lines(path), start=1):
+            if not line.strip():
+                raise InputError(f"{path}, line {number} is blank: give every pair a value.")
+        if number != lines[split]:
+            raise InputError(
+                f"{path} has {number} values but its split has {lines[split]} pairs: give line N "
+                "the value of pair N, so the counts must be equal."
+            )
+    return lines
 
 
-def copy_column(path: Path, copy: Path, pairs: int) -> None:
-    """Copy a column to `copy`, one value a line, without spaces around it.
+def copy_columns(inputs: Inputs, folder: Path, dropped: set[int]) -> None:
+    """Copy the columns to `<folder>/<split>.<name>`, without spaces around the values.
 
     Args:
-        path: the column, plain or gzipped.
-        copy: file to write.
-        pairs: number of pairs of its split.
-
-    Raises:
-        InputError: if there are more or fewer values than pairs, or one is blank.
+        inputs: the files, checked.
+        folder: where to.
+        dropped: numbers of the training pairs that were dropped, counted from 0.
     """
-    number = 0
-    with open(copy, "w", encoding="utf-8") as out:
-        for number, line in enumerate(read_lines(path), start=1):
-            value = " ".join(line.split())
-            if not value:
-                raise InputError(f"{path}, line {number} is blank: give every pair a value.")
-            out.write(value + "\n")
-    if number != pairs:
-        raise InputError(
-            f"{path} has {number} values but its split has {pairs} pairs: give line N the value of "
-            "pair N, so the counts must be equal."
-        )
-
-
-def copy_text(inputs: Inputs, joined: bool, folder: Path) -> dict[str, Counts]:
-    """Check and copy all splits and columns into `folder`; refuses what the functions above do."""
-    folder.mkdir()
-    known: tuple[set[str], set[str]] = (set(), set())
-    for path, words in zip(inputs.pairs["train"], known):
-        for line in read_lines(path):
-            words.update(line.split())
-    if joined:
-        known = (known[0] | known[1],) * 2
-    counts = {
-        split: copy_pairs(*pair, folder / split, known) for split, pair in inputs.pairs.items()
-    }
     for (split, name), path in inputs.columns.items():
-        copy_column(path, folder / f"{split}.{name}", counts[split].pairs)
-    return counts
+        with open(folder / f"{split}.{name}", "w", encoding="utf-8") as copy:
+            for number, line in enumerate(read_lines(path)):
+                if split != "train" or number not in dropped:
+                    copy.write(" ".join(line.split()) + "\n")

@@ -1,14 +1,14 @@
 """Check parallel text and make a folder of it that fairseq reads; `parallel_text.sh` runs this.
 
 The resulting folder holds what fairseq reads (dict.src.txt, train.src-tgt.src.bin, ...), the
-sentences themselves and the columns under text/, the log, and a stamp (see `prepared_folder`):
-with equal inputs and options a second run only reads the stamp.
+sentences themselves and the columns under text/, how they were made (tokenization.json and the
+subwords, where they are not just words), the log, and a stamp (see `prepared_folder`): with equal
+inputs and options a second run only reads the stamp.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import sys
@@ -18,26 +18,32 @@ from pathlib import Path
 from typing import Any
 
 from binarise import LOG, binarise, check_binarised
-from parallel_pairs import SIDES, SPLITS, Counts, Inputs, check_files, checksum, copy_text
+from parallel_pairs import SIDES, SPLITS, Inputs, check_files, checksum
 from prepared_folder import check_replaceable, is_current, put_in_place, read_stamp, write_stamp
+from subword_models import BPE_WORDS, SENTENCEPIECE_SENTENCES
+from text_chunks import cores
 from text_files import InputError, Parser, run
+from text_pipeline import prepare_text
+from text_sides import TextSide, TokenizationError
 from training_command import DEFAULT_TASK, report, training_command
+from treatment import Counts, Treatment
 
 PROGRAM = "parallel_text.sh"
-LAYOUT = 2  # part of the stamp: raise it when the form of the output changes
-PARALLEL_FROM = 200_000  # training pairs; below, starting workers costs more than it saves
+LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
+PARALLEL_FROM = 200_000  # training pairs; below, fairseq's workers cost more than they save
 
 
-def build(inputs: Inputs, made_from: dict[str, Any], out: Path) -> dict[str, Any]:
+def build(
+    inputs: Inputs, treatment: Treatment, made_from: dict[str, Any], out: Path
+) -> dict[str, Any]:
     """Make the whole folder and put it at `out`; returns its stamp."""
     started = time.monotonic()
-    joined = bool(made_from["joined"])
     with put_in_place(out) as folder:
-        print(f"{PROGRAM}: checking the text ...", flush=True)
-        counts = copy_text(inputs, joined, folder / "text")
-        workers = (os.cpu_count() or 1) if counts["train"].pairs >= PARALLEL_FROM else 1
+        print(f"{PROGRAM}: preparing the text ...", flush=True)
+        counts = prepare_text(inputs, treatment, folder)
+        workers = cores() if counts["train"].pairs >= PARALLEL_FROM else 1
         print(f"{PROGRAM}: binarising with fairseq-preprocess ...", flush=True)
-        binarise(folder, counts, joined, workers)
+        binarise(folder, counts, treatment.joined, workers)
         check_binarised(folder, counts)
         stamp = write_stamp(folder, made_from, counts)
     print(f"{PROGRAM}: {out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
@@ -48,8 +54,15 @@ def make_parser() -> Parser:
     """Return the command line of `parallel_text.sh`."""
     parser = Parser(
         PROGRAM,
-        "Binarise parallel text for fairseq, whole words as they stand between spaces.\n"
-        "Line N of a source file belongs to line N of its target file; plain or .gz, UTF-8.",
+        "Make a folder that fairseq trains on out of parallel text, plain or .gz, UTF-8.\n"
+        "Line N of a source file belongs to line N of its target file. By default words are what "
+        "stands\nbetween spaces, and a blank line is an error.",
+        "With any option for natural text, a training pair with a blank side is dropped; every "
+        "drop is\ncounted and reported. Subwords and the way the text was made are kept in the "
+        "folder\n(subwords.*, tokenization.json), as is the raw text of the evaluation sets "
+        "(text/*.raw.*).\nText is streamed; BPE is learnt on the "
+        f"{BPE_WORDS:,} most frequent words, sentencepiece on at most\n"
+        f"{SENTENCEPIECE_SENTENCES:,} lines, evenly spaced.\n\n"
         "Nothing appears at --out until everything is done and counted. A second run with the same "
         "inputs\nand options reuses the folder; anything else rebuilds it.",
     )
@@ -69,8 +82,33 @@ def make_parser() -> Parser:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     parser.add_argument(
-        "--joined", action="store_true", help="one vocabulary for both languages instead of two"
-    )
+        "--joined", action="store_true",
+        help="one vocabulary, and one set of subwords, for both languages instead of two",
+    )  # fmt: skip
+    natural = parser.add_argument_group("natural text")
+    kind = natural.add_mutually_exclusive_group()
+    kind.add_argument("--words", action="store_true", help="no subwords (default)")
+    kind.add_argument("--bpe", type=int, metavar="N", help="byte pair encoding of N merges")
+    kind.add_argument(
+        "--sentencepiece", type=int, metavar="N",
+        help="sentencepiece (unigram) with a vocabulary of N",
+    )  # fmt: skip
+    natural.add_argument(
+        "--moses", nargs=2, metavar=("SRC", "TGT"),
+        help="normalise and tokenise raw text as Moses does; languages such as en de",
+    )  # fmt: skip
+    natural.add_argument(
+        "--tokenized", action="store_true",
+        help="the text was tokenised so before; with --moses, which says how to undo it",
+    )  # fmt: skip
+    natural.add_argument(
+        "--max-length", type=int, metavar="N",
+        help="drop training pairs with more than N symbols on one side",
+    )  # fmt: skip
+    natural.add_argument(
+        "--max-ratio", type=float, metavar="R",
+        help="drop training pairs with one side more than R times as long as the other",
+    )  # fmt: skip
     command = parser.add_argument_group("the training command printed at the end")
     command.add_argument(
         "--arch", default="sut_base", metavar="NAME", help="its architecture (default: sut_base)"
@@ -117,6 +155,38 @@ def read_inputs(args: argparse.Namespace) -> Inputs:
     return Inputs(pairs, columns)
 
 
+def read_treatment(args: argparse.Namespace) -> Treatment:
+    """Collect the options for natural text.
+
+    Raises:
+        InputError: if one is out of its range or they do not fit together.
+    """
+    for option in ("bpe", "sentencepiece", "max_length", "max_ratio"):
+        value = getattr(args, option)
+        if value is not None and not value >= 1:  # true for a ratio that is no number too
+            name = "--" + option.replace("_", "-")
+            raise InputError(f"{name} must be at least 1, but is {value} instead.")
+    if args.tokenized and not args.moses:
+        raise InputError(
+            "--tokenized needs --moses SRC TGT: the languages by whose rules it can be undone."
+        )
+    for language in args.moses or ():
+        try:
+            TextSide(language)
+        except TokenizationError as error:
+            raise InputError(f"--moses: {error}") from error
+    subwords = "bpe" if args.bpe else "sentencepiece" if args.sentencepiece else "words"
+    return Treatment(
+        joined=args.joined,
+        subwords=subwords,
+        size=args.bpe or args.sentencepiece or 0,
+        languages=tuple(args.moses) if args.moses else (None, None),
+        tokenized=args.tokenized,
+        max_length=args.max_length,
+        max_ratio=args.max_ratio,
+    )
+
+
 def check_name(option: str, name: str) -> None:
     """Refuse a name that could not be part of a file's name, or that fairseq would cut.
 
@@ -130,7 +200,7 @@ def check_name(option: str, name: str) -> None:
 def main() -> None:
     """Check, reuse or build, and report."""
     args = make_parser().parse_args()
-    inputs = read_inputs(args)
+    inputs, treatment = read_inputs(args), read_treatment(args)
     out: Path = args.out.resolve()
     check_files(inputs)
     if find_spec("fairseq") is None:
@@ -140,7 +210,8 @@ def main() -> None:
         )
     made_from = {
         "layout": LAYOUT,
-        "joined": args.joined,
+        **treatment._asdict(),
+        "languages": list(treatment.languages),  # as JSON reads it back
         "inputs": {name: checksum(path) for name, path in inputs.files().items()},
     }
     stamp = read_stamp(out)
@@ -149,7 +220,7 @@ def main() -> None:
     else:
         if stamp:
             check_replaceable(out, stamp)
-        stamp = build(inputs, made_from, out)
+        stamp = build(inputs, treatment, made_from, out)
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
     report(out, counts)
     command = args.train_with or training_command(out, counts, args.joined, args.arch, args.task)

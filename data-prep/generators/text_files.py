@@ -38,6 +38,9 @@ class Parser(argparse.ArgumentParser):
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; a name in `.gz` is decompressed.
 
+    A line ends in a line feed, with or without a carriage return before it. A carriage return
+    elsewhere is part of the line: two files would no longer be aligned if it ended one.
+
     Raises:
         InputError: if the file cannot be opened, decompressed or decoded.
     """
@@ -45,12 +48,12 @@ def read_lines(path: Path) -> Iterator[str]:
     try:
         # utf-8-sig: a byte order mark would otherwise become part of the first word.
         if path.suffix == ".gz":
-            stream = gzip.open(path, "rt", encoding="utf-8-sig")  # noqa: SIM115
+            stream = gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")  # noqa: SIM115
         else:
-            stream = open(path, encoding="utf-8-sig")  # noqa: SIM115
+            stream = open(path, encoding="utf-8-sig", newline="\n")  # noqa: SIM115
         with stream:
             for line in stream:
-                yield line.rstrip("\n")
+                yield line.rstrip("\r\n")
                 number += 1
     except UnicodeDecodeError as error:
         raise InputError(

@@ -7,8 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from parallel_pairs import SIDES, Counts
+from parallel_pairs import SIDES
 from text_files import read_lines
+from treatment import Counts
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
@@ -29,6 +30,12 @@ def report(out: Path, counts: dict[str, Counts]) -> None:
         unknown = f"{row.unknown_src} src, {row.unknown_tgt} tgt"
         print(f"{split:<{width}} {row.pairs:>9}{row.longest_src:>13}{row.longest_tgt:>13}", end="")
         print(f"{unknown:>21}")
+    for split, row in counts.items():
+        drops = {"blank": row.blank, "too long": row.too_long, "too uneven": row.uneven}
+        if any(drops.values()):
+            total = sum(drops.values())
+            reasons = ", ".join(f"{number} {reason}" for reason, number in drops.items() if number)
+            print(f"dropped from {split}: {total} of {row.pairs + total} pairs ({reasons})")
     sizes = [vocabulary_size(out / f"dict.{side}.txt") for side in SIDES]
     print(f"vocabulary: {sizes[0]} src, {sizes[1]} tgt")
 

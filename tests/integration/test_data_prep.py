@@ -85,8 +85,8 @@ def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
     words = ["bash", str(repository / "data-prep" / "scan.sh"), "--out", "data-bin/scan"]
     first = run(words, tmp_path)
     assert first.returncode == 0, first.stderr
-    assert "16228 train + 500 valid = 16728, 4182 test" in first.stdout
-    assert "--arch sut_tiny" in first.stdout
+    assert "SCAN simple (generated): 16,728 train, 4,182 test; the published" in first.stdout
+    assert "bash scripts/train_scan.sh --data " in first.stdout
     out = tmp_path / "data-bin" / "scan"
     for split, pairs in (("train", 16228), ("valid", 500), ("test", 4182)):
         sentences = (out / "text" / f"{split}.src").read_text(encoding="utf-8").splitlines()
@@ -110,15 +110,16 @@ def test_scan_from_the_published_files(repository: Path, tmp_path: Path, shared_
     options = ["--split", "addprim_turn_left", "--raw", str(shared_data / "scan")]
     result = run(["bash", script, *options, "--valid-size", "7", "--out", "out"], tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "(published files): 21883 train + 7 valid = 21890, 1208 test" in result.stdout
+    assert "(published files): 21,890 train, 1,208 test; the published sizes" in result.stdout
+    assert re.search(r"^valid +7 ", result.stdout, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     ("options", "sentence", "status"),
     [
-        ([], "--out is missing", 2),
-        (["--out"], "--out needs a value", 2),
-        (["--out", "o", "--fast"], "unknown option `--fast`", 2),
+        ([], "the following arguments are required: --out", 2),
+        (["--out"], "argument --out: expected one argument", 2),
+        (["--out", "o", "--fast"], "unrecognized arguments: --fast", 2),
         (["--out", "o", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
         (["--out", "o", "--valid-size", "0"], "--valid-size must be between 1 and 16727", 1),
         (["--out", "o", "--valid-size", "many"], "invalid int value: 'many'", 2),
@@ -140,7 +141,7 @@ def test_scan_refuses_incomplete_files(repository: Path, tmp_path: Path) -> None
         path.write_text("IN: jump OUT: I_JUMP\n", encoding="utf-8")
     words = ["bash", str(repository / "data-prep" / "scan.sh"), "--split", "length"]
     result = run([*words, "--raw", ".", "--out", "out"], tmp_path)
-    assert_refused(result, "but SCAN was published with 16990 and 3920")
+    assert_refused(result, "was published with 16,990 train, 3,920 test: the files are")
     assert not (tmp_path / "out").exists()
 
 
@@ -347,7 +348,7 @@ def test_the_task_is_in_the_printed_command(repository: Path) -> None:
         "print(command(pathlib.Path('a'), counts, False, 'sut_base'))\n"
     )
     folder = repository / "data-prep" / "generators"
-    result = run([sys.executable, "-c", "from parallel_pairs import Counts\n" + code], folder)
+    result = run([sys.executable, "-c", "from treatment import Counts\n" + code], folder)
     assert result.stdout.count("--task other_task") == result.stdout.count("--task") == 1
 
 
@@ -355,7 +356,7 @@ def test_long_sentences_raise_the_limits(repository: Path) -> None:
     """The printed command must not make fairseq drop what was just prepared."""
     code = (
         "import training_command, pathlib\n"
-        "from parallel_pairs import Counts\n"
+        "from treatment import Counts\n"
         "counts = {'train': Counts(1, 5, 1024, 0, 0), 'test': Counts(1, 1023, 9, 0, 0)}\n"
         "print(training_command.training_command(pathlib.Path('a b'), counts, False, 'sut_base'))\n"
     )
