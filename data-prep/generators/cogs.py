@@ -64,7 +64,7 @@ def main() -> None:
         "numbered above 18).",
     )
     args = parser.parse_args()
-    files = obtain(args.raw, "cogs", ADDRESS, FILES.values())
+    files = obtain(args.raw, "cogs", {name: ADDRESS + name for name in FILES.values()})
     parts = {part: read_file(files[name]) for part, name in FILES.items()}
     found = {part: len(examples) for part, examples in parts.items()}
     check_counts("COGS", found, PUBLISHED_SIZES, args.limit)

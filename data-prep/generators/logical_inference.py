@@ -199,7 +199,8 @@ def main() -> None:
         "`( and ( not X ) )` or `( and/or ( not X ) )`",
     )  # fmt: skip
     args = parser.parse_args()
-    files = obtain(args.raw, "logical_inference", ADDRESS, [*TRAIN_FILES, *TEST_FILES])
+    urls = {name: ADDRESS + name for name in (*TRAIN_FILES, *TEST_FILES)}
+    files = obtain(args.raw, "logical_inference", urls)
     train, test = (
         [line for number, name in enumerate(names) for line in read_file(files[name], number)]
         for names in (TRAIN_FILES, TEST_FILES)

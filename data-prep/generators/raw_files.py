@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterable
+from typing import Mapping
 
 from download import fetch
 from text_files import InputError, read_lines
@@ -41,7 +41,7 @@ def checksums(data_set: str) -> dict[str, str]:
     return known
 
 
-def obtain(raw: Path | None, data_set: str, address: str, names: Iterable[str]) -> dict[str, Path]:
+def obtain(raw: Path | None, data_set: str, urls: Mapping[str, str]) -> dict[str, Path]:
     """Return the path of every raw file of a data set by its name.
 
     Files that are downloaded stay in data-bin/downloads, for the next time.
@@ -50,13 +50,12 @@ def obtain(raw: Path | None, data_set: str, address: str, names: Iterable[str]) 
         raw: the user's folder; None to download.
         data_set: name of the data set in SHA256SUMS; files that are not listed there are not
             compared with a checksum.
-        address: the official folder, ending in `/`.
-        names: files below `raw` or `address`.
+        urls: the official address of each file, by its name below `raw`.
 
     Raises:
         InputError: if a file is absent, cannot be downloaded, or is not the published one.
     """
     if raw is not None:
-        return {name: find(raw, name) for name in names}
+        return {name: find(raw, name) for name in urls}
     known, folder = checksums(data_set), DOWNLOADS / data_set
-    return {name: fetch(address + name, folder / name, known.get(name)) for name in names}
+    return {name: fetch(url, folder / name, known.get(name)) for name, url in urls.items()}
