@@ -120,7 +120,7 @@ def drop_copies(
 
 
 def choose_best(
-    infos: Sequence[CheckpointInfo], count: int, maximize: bool
+    infos: Sequence[CheckpointInfo], count: int, maximize: bool, or_fewer: bool = False
 ) -> tuple[list[CheckpointInfo], list[Path]]:
     """The `count` best checkpoints by their value; of equally good ones the longer trained.
 
@@ -128,7 +128,7 @@ def choose_best(
         the chosen ones, and the files passed over because they have no (finite) value.
 
     Raises:
-        ValueError: fewer than `count` have a value.
+        ValueError: fewer than `count` have a value, or with `or_fewer` none.
     """
     usable: list[tuple[float, CheckpointInfo]] = []
     unusable: list[Path] = []
@@ -137,7 +137,7 @@ def choose_best(
             unusable.append(info.path)
         else:
             usable.append((-info.value if maximize else info.value, info))
-    if len(usable) < count:
+    if len(usable) < (1 if or_fewer else count):
         raise InputError(
             f"--best {count} asks for more than there are: {len(usable)} of {len(infos)} "
             f"different checkpoints have a value of `{infos[0].metric}`; ask for at most that many."

@@ -121,7 +121,7 @@ def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: 
                 f"--maximize or --minimize."
             )
         maximize = infos[0].maximize
-    best, unusable = choose_best(infos, arguments.best, maximize)
+    best, unusable = choose_best(infos, arguments.best, maximize, arguments.or_fewer)
     direction = "highest" if maximize else "lowest"
     report = Report(
         output,
@@ -129,6 +129,8 @@ def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: 
         f"averaged {len(best)} of {len(infos)} different checkpoints in {arguments.folder}, those "
         f"with the {direction} {best[0].metric}:",
     )
+    if len(best) < arguments.best:
+        report.notes.append(f"there are fewer than the {arguments.best} asked for")
     if unusable:
         names = ", ".join(path.name for path in unusable)
         report.notes.append(f"passed over, without a value of {best[0].metric}: {names}")
@@ -161,8 +163,8 @@ def _parser() -> argparse.ArgumentParser:
         "listed files, or the best of a training run by a validation metric. A checkpoint that "
         "lies there under several names counts once. Optimizer state is left out.",
         usage="%(prog)s CKPT [CKPT ...] --output OUT [--json]\n"
-        "       %(prog)s --from DIR --best N [--metric NAME] [--maximize | --minimize] "
-        "[--log FILE] --output OUT [--json]",
+        "       %(prog)s --from DIR --best N [--or-fewer] [--metric NAME] "
+        "[--maximize | --minimize] [--log FILE] --output OUT [--json]",
     )
     parser.add_argument("checkpoints", nargs="*", metavar="CKPT", help="checkpoints to average")
     parser.add_argument(
@@ -173,6 +175,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--best", type=whole_number, metavar="N", help="how many to choose from DIR"
+    )
+    parser.add_argument(
+        "--or-fewer", action="store_true", help="take what there is if DIR has fewer than N"
     )
     parser.add_argument(
         "--metric",
@@ -216,8 +221,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--from needs --best N, the number of checkpoints to choose")
     if arguments.folder is None:
         choosing = (arguments.best, arguments.metric, arguments.maximize, arguments.log)
-        if any(option is not None for option in choosing):
-            parser.error("--best, --metric, --maximize, --minimize and --log need --from DIR")
+        if arguments.or_fewer or any(option is not None for option in choosing):
+            parser.error(
+                "--best, --or-fewer, --metric, --maximize, --minimize and --log need --from DIR"
+            )
     return arguments
 
 

@@ -263,6 +263,18 @@ def test_more_than_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
+def test_or_fewer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = _run(tmp_path / "run", [3.0, 1.0, None])
+    output = tmp_path / "mean.pt"
+    select = ["--from", str(run), "--best", "5", "--or-fewer", "--output", str(output)]
+    assert main(select) == 0
+    assert _averaged(output) == [1.5]
+    assert "note: there are fewer than the 5 asked for" in capsys.readouterr().out
+    nothing = _run(tmp_path / "nothing", [None, math.nan])
+    line = _error(["--from", str(nothing), *select[2:]], capsys)
+    assert "--best 5 asks for more than there are: 0 of 2" in line
+
+
 def test_the_run_knows_its_direction(tmp_path: Path) -> None:
     run = _run(tmp_path / "run", [3.0, 1.0, 2.0], maximize=True)
     output = tmp_path / "mean.pt"
