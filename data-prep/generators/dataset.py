@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence
 
@@ -48,11 +49,22 @@ def make_parser(program: str, description: str, raw: str, epilog: str = "") -> P
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
     parser.add_argument(
-        "--limit", type=int, metavar="N",
+        "--limit", type=positive, metavar="N",
         help="for a quick look, N random examples of each part; other sizes than the published "
         "ones are then reported, not refused",
     )  # fmt: skip
     return parser
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1 on, for an option.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, but is `{text}`")
+    return int(text)
 
 
 def keyed_order(examples: Iterable[Example], purpose: str) -> list[Example]:
@@ -100,17 +112,34 @@ def check_counts(
 
 
 def cut(parts: Parts, limit: int | None) -> Parts:
-    """Keep `limit` random examples of each part; all of them where it is None.
-
-    Raises:
-        InputError: if the limit is below 1.
-    """
+    """Keep `limit` random examples of each part; all of them where it is None."""
     if limit is None:
         return parts
-    if limit < 1:
-        raise InputError(f"--limit must be at least 1, but is {limit} instead.")
     print(f"--limit: at most {limit} examples of each part are kept.")
     return {name: keyed_order(part, "limit")[:limit] for name, part in parts.items()}
+
+
+def take_validation(parts: Parts, size: int) -> Parts:
+    """Take `size` random examples out of train for validation, where there is no valid yet.
+
+    An example that train repeats is never taken: there would be nothing left to learn it from.
+
+    Raises:
+        InputError: if `size` is below 1 or leaves nothing to train on.
+    """
+    if "valid" in parts:
+        return parts
+    train = parts["train"]
+    times = Counter(train)
+    candidates = [example for example in train if times[example] == 1]
+    if not 1 <= size < len(candidates):
+        raise InputError(
+            f"--valid-size must be between 1 and {len(candidates) - 1} for this split, "
+            f"but is {size}."
+        )
+    valid = set(keyed_order(candidates, "validation")[:size])
+    kept = [example for example in train if example not in valid]
+    return {**parts, "train": kept, "valid": [example for example in train if example in valid]}
 
 
 def write_text(folder: Path, parts: Parts, columns: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Callable, List
 
-from dataset import Example, Parts, check_counts, keyed_order, make_parser, prepare, run, sizes
+from dataset import Example, Parts, check_counts, make_parser, prepare, run, sizes, take_validation
 from raw_files import obtain
 from text_files import InputError, read_lines
 
@@ -219,24 +219,6 @@ def read_split(raw: Path | None, split: str, limit: int | None) -> Parts:
     counts = {part: len(examples) for part, examples in parts.items()}
     print(f"PCFG SET {split}: {sizes(counts)} of {sum(counts.values()):,} distinct examples.")
     return parts
-
-
-def take_validation(parts: Parts, size: int) -> Parts:
-    """Take `size` random examples out of train for validation, where there is none published.
-
-    Raises:
-        InputError: if `size` is below 1 or leaves nothing to train on.
-    """
-    if "valid" in parts:
-        return parts
-    train = parts["train"]
-    if not 1 <= size < len(train):
-        raise InputError(
-            f"--valid-size must be between 1 and {len(train) - 1} for this split, but is {size}."
-        )
-    valid = set(keyed_order(train, "validation")[:size])
-    kept = [example for example in train if example not in valid]
-    return {**parts, "train": kept, "valid": [example for example in train if example in valid]}
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dataset import Example, Parts, check_counts, make_parser, prepare, run
+from dataset import Example, Parts, check_counts, make_parser, prepare, run, take_validation
 from raw_files import find
 from scan_grammar import all_pairs, interpret
 from scan_splits import (
@@ -14,7 +14,6 @@ from scan_splits import (
     SPLITS,
     Split,
     cut_off,
-    take_validation,
 )
 from text_files import InputError, read_lines
 
@@ -106,8 +105,7 @@ def main() -> None:
     )  # fmt: skip
     args = parser.parse_args()
     parts = make_parts(args.raw, OTHER_NAMES.get(args.split, args.split), args.cutoff, args.limit)
-    train, valid = take_validation(parts["train"], args.valid_size)
-    prepare(args, {**parts, "train": train, "valid": valid}, script="train_scan.sh")
+    prepare(args, take_validation(parts, args.valid_size), script="train_scan.sh")
 
 
 if __name__ == "__main__":

@@ -129,26 +129,3 @@ def cut_off(pairs: list[Example], longest: int) -> Parts:
         "test": test,
         "iid": [pair for pair in short if pair in iid],
     }
-
-
-def take_validation(train: list[Example], size: int) -> tuple[list[Example], list[Example]]:
-    """Take `size` random pairs out of a training set, so that no test pair is used to validate.
-
-    A pair that the training set repeats is never taken: there would be nothing left to learn it
-    from.
-
-    Returns:
-        the remaining training pairs and the validation pairs.
-
-    Raises:
-        InputError: if `size` is below 1 or leaves nothing to train on.
-    """
-    repeated = {pair for pair, after in zip(sorted(train), sorted(train)[1:]) if pair == after}
-    candidates = [pair for pair in train if pair not in repeated]
-    if not 1 <= size < len(candidates):
-        raise InputError(
-            f"--valid-size must be between 1 and {len(candidates) - 1} for this split, "
-            f"but is {size}."
-        )
-    valid = set(keyed_order(candidates, "validation")[:size])
-    return [p for p in train if p not in valid], [p for p in train if p in valid]

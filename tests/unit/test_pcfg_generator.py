@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pcfg
 import pytest
-from dataset import Example
+from dataset import Example, take_validation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from text_files import InputError
@@ -144,17 +144,17 @@ def test_10k_split(shared_data: Path) -> None:
     first = parts["train"][0]
     assert first.source == "append V6 I12 G9 , remove_first reverse Z18 Q18 H18 , K9 B2 M19 S12"
     assert (first.target, first.values) == ("V6 I12 G9 K9 B2 M19 S12", ("3",))
-    assert pcfg.take_validation(parts, 5) is parts
+    assert take_validation(parts, 5) is parts
 
 
 def test_validation_comes_out_of_training() -> None:
     train = [Example(f"A{n}", f"A{n}", ("0",)) for n in range(50)]
-    parts = pcfg.take_validation({"train": train, "test": train[:1]}, 7)
+    parts = take_validation({"train": train, "test": train[:1]}, 7)
     assert len(parts["valid"]) == 7
     assert Counter(parts["train"] + parts["valid"]) == Counter(train)
     for size in (0, 50):
         with pytest.raises(InputError, match="--valid-size must be between 1 and 49"):
-            pcfg.take_validation({"train": train}, size)
+            take_validation({"train": train}, size)
 
 
 def write(folder: Path, sources: list[str], targets: list[str]) -> tuple[Path, Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import scan
 import scan_splits
-from dataset import Example, check_counts
+from dataset import Example, check_counts, take_validation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scan_grammar import all_pairs, interpret
@@ -17,6 +17,12 @@ from text_files import InputError
 
 GOOD_LINES = st.sampled_from(["IN: jump OUT: I_JUMP", "IN: run twice OUT: I_RUN I_RUN"])
 RULED = ("length", "addprim_jump", "addprim_turn_left", "template_around_right")
+
+
+def validation(train: list[Example], size: int) -> tuple[list[Example], list[Example]]:
+    """What is left to train on, and the validation set."""
+    parts = take_validation({"train": train}, size)
+    return parts["train"], parts["valid"]
 
 
 def published(shared_data: Path, name: str) -> Counter[Example]:
@@ -86,24 +92,24 @@ def test_simple_is_the_same_draw_everywhere() -> None:
 @pytest.mark.parametrize("split", ["simple", "addprim_jump"])
 def test_validation_comes_out_of_training(split: str) -> None:
     pairs = scan_splits.SPLITS[split]()
-    train, valid = scan_splits.take_validation(pairs.train, 500)
+    train, valid = validation(pairs.train, 500)
     assert Counter(train) + Counter(valid) == Counter(pairs.train)
     assert len(valid) == 500
     assert not set(train) & set(valid)
-    assert (train, valid) == scan_splits.take_validation(pairs.train, 500)
+    assert (train, valid) == validation(pairs.train, 500)
 
 
 def test_validation_ignores_the_order_of_the_training_set() -> None:
     pairs = scan_splits.simple_split()
-    _, valid = scan_splits.take_validation(pairs.train, 100)
-    _, reversed_valid = scan_splits.take_validation(pairs.train[::-1], 100)
+    _, valid = validation(pairs.train, 100)
+    _, reversed_valid = validation(pairs.train[::-1], 100)
     assert set(valid) == set(reversed_valid)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 13203, 10**6])
 def test_validation_size_is_checked(size: int) -> None:
     with pytest.raises(InputError, match="--valid-size must be between 1 and 13202"):
-        scan_splits.take_validation(scan_splits.SPLITS["addprim_jump"]().train, size)
+        validation(scan_splits.SPLITS["addprim_jump"]().train, size)
 
 
 def test_other_sizes_than_the_published_are_refused() -> None:

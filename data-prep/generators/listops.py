@@ -1,0 +1,159 @@
+"""ListOps: generated as in the Long Range Arena, or from the files of Nangia and Bowman (2018).
+
+A line of those files is `value TAB expression`, the expression with binary brackets, which are
+dropped: `( ( ( [SM 6 ) 5 ) ] )` becomes `[SM 6 5 ]`. Every line that is read is evaluated.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+from dataset import (
+    Example,
+    Parts,
+    check_counts,
+    make_parser,
+    positive,
+    prepare,
+    run,
+    sizes,
+    take_validation,
+)
+from listops_expressions import Lengths, evaluate, generate
+from raw_files import find
+from text_files import InputError, read_lines
+
+LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
+LRA_LENGTHS = Lengths(500, 2000)
+STANDARD_FILES = ("train_d20s", "test_d20s")
+PUBLISHED_LINES = {"train": 90_000, "test": 10_000}  # of every file whose name begins so
+
+
+def generate_parts(args: argparse.Namespace) -> Parts:
+    """Generate the parts that the options ask for; fewer examples with a limit.
+
+    Raises:
+        InputError: if the lengths make no sense, or there are too few such expressions.
+    """
+    from tqdm import tqdm
+
+    lengths = Lengths(args.min_length, args.max_length)
+    if lengths.shortest < 0 or lengths.longest < lengths.shortest + 2:
+        raise InputError(
+            f"--min-length is {lengths.shortest} and --max-length {lengths.longest}: expressions "
+            "are longer than the one and shorter than the other, so give at least 0 and a number "
+            "that is greater by 2 or more."
+        )
+    wanted = {part: min(size, args.limit or size) for part, size in zip(LRA_SIZES, args.sizes)}
+    total = sum(wanted.values())
+    stream = generate(total, args.seed, lengths, args.processes)
+    with tqdm(total=total, desc="generating", disable=None, leave=False) as bar:
+        # The training set comes last: with another size of it the others stay the same.
+        parts: Parts = {"test": [], "valid": [], "train": []}
+        for part, examples in parts.items():
+            for example in islice(stream, wanted[part]):
+                examples.append(example)
+                bar.update()
+    print(f"ListOps as in LRA, seed {args.seed}: {sizes(wanted)}.")
+    return parts
+
+
+def read_file(path: Path) -> list[Example]:
+    """Read a file of Nangia and Bowman, every line of it.
+
+    Raises:
+        InputError: naming the first line that is not an expression with its value.
+    """
+    examples = []
+    for number, line in enumerate(read_lines(path), start=1):
+        label, _, bracketed = line.partition("\t")
+        expression = " ".join(word for word in bracketed.split() if word not in ("(", ")"))
+        try:
+            value, depth = evaluate(expression)
+        except ValueError as error:
+            raise InputError(
+                f"{path}, line {number}: expected `value TAB expression`, but {error}."
+            ) from error
+        if label.strip() != str(value):
+            raise InputError(
+                f"{path}, line {number}: the value is {value} and not `{label[:60]}`; "
+                "the file is not the published one."
+            )
+        examples.append(Example(expression, str(value), (str(depth),)))
+    return examples
+
+
+def read_parts(args: argparse.Namespace) -> Parts:
+    """Read the files that the options name, and take a validation set out of the training set.
+
+    Raises:
+        InputError: if a file is absent or wrong, or is used twice.
+    """
+    names = [args.train_file or STANDARD_FILES[0], *(args.test_file or STANDARD_FILES[1:])]
+    if len(set(names)) < len(names):
+        raise InputError(f"{', '.join(names)}: each file can be used once, so name different ones.")
+    parts: Parts = {}
+    for part, name in zip(["train", "test", *names[2:]], names):
+        parts[part] = read_file(find(args.raw, f"{name}.tsv"))
+        kind = name.partition("_")[0]
+        published = {part: PUBLISHED_LINES[kind]} if kind in PUBLISHED_LINES else {}
+        check_counts(f"ListOps {name}", {part: len(parts[part])}, published, args.limit)
+    return take_validation(parts, args.valid_size)
+
+
+def main() -> None:
+    """Generate or read the expressions and prepare them."""
+    parser = make_parser(
+        "listops.sh",
+        "Prepare ListOps for fairseq: expressions such as `[MAX 2 9 [MIN 4 7 ] 0 ]` as sources, "
+        "their values as\ntargets of one token. Without --raw the expressions are drawn as in the "
+        "Long Range Arena.",
+        "folder with files of Nangia and Bowman (train_d20s.tsv, test_d20s.tsv, ...; plain or "
+        ".gz); without it expressions are generated",
+        "As in LRA, an argument is an operator with probability 0.25, operators have 2 to 10 "
+        "arguments, and\noperators and digits lie on 10 levels, so that at most 9 operators are "
+        "nested. All expressions differ.\nThe same seed gives the same expressions everywhere, "
+        "and the same test and validation sets with any\nsize of the training set. Evaluation "
+        "sets have the column `depth`: how many operators are nested.",
+    )
+    lra = parser.add_argument_group("generated expressions")
+    lra.add_argument(
+        "--sizes", type=positive, nargs=3, metavar=tuple(LRA_SIZES), default=LRA_SIZES.values(),
+        help="examples of each part (default: 96000 2000 2000)",
+    )  # fmt: skip
+    lra.add_argument(
+        "--min-length", type=int, default=LRA_LENGTHS.shortest, metavar="N",
+        help="all have more words than this, brackets at their ends included (default: 500)",
+    )  # fmt: skip
+    lra.add_argument(
+        "--max-length", type=int, default=LRA_LENGTHS.longest, metavar="N",
+        help="all have fewer words than this (default: 2000)",
+    )  # fmt: skip
+    lra.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
+    lra.add_argument(
+        "--processes", type=positive, metavar="N", help="they make no difference (default: cores)"
+    )
+    raw = parser.add_argument_group("files of Nangia and Bowman")
+    raw.add_argument(
+        "--train-file", metavar="NAME", help=f"without .tsv (default: {STANDARD_FILES[0]})"
+    )
+    raw.add_argument(
+        "--test-file", metavar="NAME", action="append",
+        help=f"without .tsv (default: {STANDARD_FILES[1]}); repeatable: the first is `test`, "
+        "others are further sets of their own names",
+    )  # fmt: skip
+    raw.add_argument(
+        "--valid-size", type=int, default=1000, metavar="N",
+        help="examples taken out of the training set for validation (default: 1000)",
+    )  # fmt: skip
+    args = parser.parse_args()
+    if args.raw is None and (args.train_file or args.test_file):
+        parser.error("--train-file and --test-file need --raw")
+    parts = generate_parts(args) if args.raw is None else read_parts(args)
+    prepare(args, parts, ["depth"], script="train_listops.sh", task="classification_as_translation")
+
+
+if __name__ == "__main__":
+    run(main, "listops.sh")
