@@ -186,7 +186,13 @@ def prepare(
         options = write_text(Path(folder), parts, columns)
         options += ["--out", str(args.out), "--task", task, "--train-with", shlex.join(command)]
         sys.stdout.flush()
-        status = subprocess.run([sys.executable, str(PARALLEL_TEXT), *options]).returncode
+        with subprocess.Popen([sys.executable, str(PARALLEL_TEXT), *options]) as process:
+            try:
+                status = process.wait()
+            except BaseException:
+                process.terminate()  # it removes what it has begun
+                process.wait()
+                raise
     if status != 0:
         sys.exit(status)
 

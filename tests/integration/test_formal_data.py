@@ -1,0 +1,279 @@
+"""The preparation of the formal data sets, run as a user runs it.
+
+fairseq-preprocess takes seconds, so most runs here have a stand-in that writes what they check.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_data_prep import assert_refused, fake_fairseq, run
+
+SCRIPTS = ("cfq", "cogs", "listops", "logical_inference", "pcfg", "scan")
+WRITE_INDICES = """
+import struct, sys
+
+def cli_main():
+    option = lambda name: sys.argv[sys.argv.index(name) + 1]
+    sets = {"train": option("--trainpref"), "valid": option("--validpref")}
+    for number, prefix in enumerate(option("--testpref").split(",")):
+        sets[f"test{number or ''}"] = prefix
+    for side in ("src", "tgt"):
+        for name, prefix in sets.items():
+            with open(f"{prefix}.{side}", "rb") as stream:
+                lines = stream.read().splitlines()
+            with open(f"{name}.src-tgt.{side}.idx", "wb") as stream:
+                stream.write(struct.pack("<9sQBQ", b"MMIDIDX\\0\\0", 1, 4, len(lines)))
+        with open(f"dict.{side}.txt", "w") as stream:
+            stream.write("word 1\\n")
+"""
+WAIT = """
+import pathlib, time
+
+def cli_main():
+    pathlib.Path("waiting").touch()
+    time.sleep(60)
+"""
+CFQ_ENTRY = {
+    "questionPatternModEntities": "Did M0's editor marry M1",
+    "sparqlPatternModEntities": "SELECT count(*) WHERE {\nM0 ns:p.q ?x0 .\nM0 ns:p.q M1\n}",
+}
+
+
+def script(repository: Path, name: str) -> list[str]:
+    return ["bash", str(repository / "data-prep" / f"{name}.sh")]
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def prepared(out: Path) -> dict[str, int]:
+    """The lines of each part of a prepared folder; its sides and columns must be aligned."""
+    sizes: dict[str, set[int]] = {}
+    for path in (out / "text").iterdir():
+        sizes.setdefault(path.name.partition(".")[0], set()).add(len(lines_of(path)))
+    assert all(len(lengths) == 1 for lengths in sizes.values()), sizes
+    return {part: lengths.pop() for part, lengths in sizes.items()}
+
+
+def columns(out: Path, part: str) -> set[str]:
+    return {path.suffix[1:] for path in (out / "text").glob(f"{part}.*")} - {"src", "tgt"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_help(repository: Path, tmp_path: Path, name: str) -> None:
+    result = run([*script(repository, name), "--help"], tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith(f"usage: {name}.sh")
+    assert all(option in result.stdout for option in ("--raw DIR", "--limit N", "--out DIR"))
+
+
+def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) -> None:
+    """With fairseq-preprocess itself, and a second time."""
+    words = [*script(repository, "logical_inference"), "--split", "A", "--limit", "400"]
+    words += ["--raw", str(shared_data / "logical_inference"), "--out", "out"]
+    first = run(words, tmp_path)
+    assert first.returncode == 0, first.stderr
+    out = tmp_path / "out"
+    assert "A: 128,969 lines to train on, 37,367 test; the published sizes agree" in first.stdout
+    command = f"bash scripts/train_logical_inference.sh --data {out.resolve()}"
+    assert first.stdout.splitlines()[-1].strip() == command
+    assert prepared(out) == {"train": 400, "valid": 400, "test": 400, "heldout": 400}
+    for part in ("valid", "test", "heldout"):
+        assert columns(out, part) == {"operators", "A", "B", "C"}
+        assert (out / f"{part}.src-tgt.src.bin").stat().st_size > 0
+    assert not columns(out, "train")
+    assert set(lines_of(out / "text" / "valid.A")) == {"no"}
+    assert set(lines_of(out / "text" / "heldout.A")) == {"yes"}
+    test = zip(*(lines_of(out / "text" / f"test.{c}") for c in ("src", "operators", "A")))
+    for source, operators, matches in test:
+        sides = [side.split() for side in source.split(" #SEP# ")]
+        assert int(operators) == min(
+            12, max(sum(side.count(word) for word in ("and", "or", "not")) for side in sides)
+        )
+        assert (matches == "yes") == ("( and ( not a ) )" in source)
+    labels = Counter(line.split()[0] for line in lines_of(out / "dict.tgt.txt"))
+    assert {*"=<>^|v#"} <= labels.keys()
+
+    second = run(words, tmp_path)
+    assert second.returncode == 0, second.stderr
+    assert "is up to date" in second.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sizes", "column", "message"),
+    [
+        (
+            "cogs",
+            ["--raw", "{data}/cogs"],
+            {"train": 24155, "valid": 3000, "test": 3000, "gen": 21000},
+            "type",
+            "COGS gen: 21 types, 1,000 in the smallest, 1,000 in the largest; the published sizes",
+        ),
+        (
+            "pcfg",
+            ["--raw", "{data}", "--split", "10k"],
+            {"train": 7779, "valid": 457, "test": 916},
+            "functions",
+            "PCFG SET 10k: 7,779 train, 457 valid, 916 test; the published sizes agree.",
+        ),
+        (
+            "listops",
+            ["--raw", "{data}/listops", "--train-file", "test_d8", "--test-file", "test_d14"]
+            + ["--test-file", "test_d20", "--limit", "70"],
+            {"train": 70, "valid": 70, "test": 70, "test_d20": 70},
+            "depth",
+            "ListOps test_d20: 10,000 test_d20; the published sizes agree.",
+        ),
+    ],
+    ids=["cogs", "pcfg", "listops"],
+)
+def test_published_files(
+    repository: Path,
+    tmp_path: Path,
+    shared_data: Path,
+    name: str,
+    options: list[str],
+    sizes: dict[str, int],
+    column: str,
+    message: str,
+) -> None:
+    words = [word.format(data=shared_data) for word in options]
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    result = run([*script(repository, name), *words, "--out", "out"], tmp_path, **environment)
+    assert result.returncode == 0, result.stderr
+    assert message in result.stdout
+    assert f"bash scripts/train_{name}.sh --data " in result.stdout
+    assert prepared(tmp_path / "out") == sizes
+    assert all(columns(tmp_path / "out", part) == {column} for part in sizes if part != "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sizes"),
+    [
+        ("scan", ["--cutoff", "40"], {"train": 18204, "valid": 500, "test": 128, "iid": 2078}),
+        (
+            "listops",
+            ["--sizes", "30", "20", "10", "--min-length", "9", "--max-length", "99"],
+            {"train": 30, "valid": 20, "test": 10},
+        ),
+    ],
+    ids=["scan", "listops"],
+)
+def test_generated(
+    repository: Path, tmp_path: Path, name: str, options: list[str], sizes: dict[str, int]
+) -> None:
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    result = run([*script(repository, name), *options, "--out", "out"], tmp_path, **environment)
+    assert result.returncode == 0, result.stderr
+    assert prepared(tmp_path / "out") == sizes
+
+
+def test_cfq(repository: Path, tmp_path: Path) -> None:
+    """The official form; sizes other than the published ones pass with a limit only."""
+    (tmp_path / "raw" / "splits").mkdir(parents=True)
+    (tmp_path / "raw" / "dataset.json").write_text(json.dumps([CFQ_ENTRY] * 5), encoding="utf-8")
+    split = {"trainIdxs": [0, 1, 2], "devIdxs": [3], "testIdxs": [4]}
+    path = tmp_path / "raw" / "splits" / "random_split.json"
+    path.write_text(json.dumps(split), encoding="utf-8")
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    words = [*script(repository, "cfq"), "--split", "random", "--raw", "raw", "--out", "out"]
+    result = run(words, tmp_path, **environment)
+    assert_refused(result, "has 3 train, 1 test, but was published with 95,744 train, 11,967 test")
+    assert not (tmp_path / "out").exists()
+
+    result = run([*words, "--limit", "2"], tmp_path, **environment)
+    assert result.returncode == 0, result.stderr
+    assert "mean 15.0, at most 15 as published; mean 12.0, at most 12 as targets" in result.stdout
+    assert prepared(tmp_path / "out") == {"train": 2, "valid": 1, "test": 1}
+    assert lines_of(tmp_path / "out" / "text" / "test.query_length") == ["15"]
+    assert lines_of(tmp_path / "out" / "text" / "test.tgt") == [
+        "SELECT count ( * ) WHERE { M0 p.q ?x0 M1 }"
+    ]
+
+    result = run([*words, "--limit", "2", "--no-simplify"], tmp_path, **environment)
+    assert lines_of(tmp_path / "out" / "text" / "test.tgt") == [
+        "SELECT count ( * ) WHERE { M0 p.q ?x0 . M0 p.q M1 }"
+    ]
+
+
+def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: Path) -> None:
+    raw = tmp_path / "raw"
+    shutil.copytree(shared_data / "cogs", raw)
+    for path in (raw / "gen.tsv.gz", raw / "test.tsv.gz"):
+        lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+        path.write_bytes(gzip.compress(b"".join(lines[:-1])))
+    result = run([*script(repository, "cogs"), "--raw", "raw", "--out", "out"], tmp_path)
+    assert_refused(result, "2,999 test, 20,999 gen, but was published with 24,155 train, 3,000")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence", "status"),
+    [
+        ("cfq", ["--raw", "."], "--raw . has neither dataset.json nor cfq1.1.tar.gz", 1),
+        ("cogs", ["--raw", "."], "--raw . has neither train.tsv nor train.tsv.gz", 1),
+        ("cogs", ["--raw", "absent"], "--raw absent is not a folder", 1),
+        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number from 1 on", 2),
+        ("cogs", [], "the following arguments are required: --out", 2),
+        ("pcfg", ["--raw", ".", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
+        ("scan", ["--cutoff", "48"], "--cutoff must be between 1 and 47 actions, but is 48", 1),
+        ("scan", ["--cutoff", "3", "--split", "length"], "not allowed with argument", 2),
+        ("listops", ["--min-length", "9", "--max-length", "10"], "--max-length 10: expressions", 1),
+        ("listops", ["--train-file", "test_d8"], "--train-file and --test-file need --raw", 2),
+        (
+            "listops",
+            ["--raw", ".", "--train-file", "a", "--test-file", "a"],
+            "a, a: each file can be used once",
+            1,
+        ),
+    ],
+)
+def test_bad_options(
+    repository: Path, tmp_path: Path, name: str, options: list[str], sentence: str, status: int
+) -> None:
+    out = ["--out", "out"] if options else []
+    assert_refused(run([*script(repository, name), *options, *out], tmp_path), sentence, status)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path) -> None:
+    """Killed while fairseq works: politely, then hard; another run then makes the folder."""
+    work = tmp_path / "work"
+    temporary = tmp_path / "temporary"
+    work.mkdir()
+    temporary.mkdir()
+    words = [*script(repository, "scan"), "--limit", "3", "--out", "out"]
+    environment = {**os.environ, **fake_fairseq(tmp_path, WAIT), "TMPDIR": str(temporary)}
+    for how, left_over in ((signal.SIGTERM, 0), (signal.SIGKILL, 1)):
+        process = subprocess.Popen(
+            words, cwd=work, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+        )
+        deadline = time.monotonic() + 30
+        while not list(work.glob(".out.partial-*/waiting")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+        if how == signal.SIGTERM:
+            process.terminate()  # the program alone; it must stop what it has started
+        else:
+            os.killpg(process.pid, how)
+        assert process.wait() != 0
+        assert len(list(temporary.iterdir())) == len(list(work.iterdir())) == left_over
+        assert not (work / "out").exists()
+
+    shutil.rmtree(tmp_path / "fake")
+    result = run(words, work, **fake_fairseq(tmp_path, WRITE_INDICES))
+    assert result.returncode == 0, result.stderr
+    assert prepared(work / "out") == {"train": 3, "valid": 3, "test": 3}
+    assert [path.name for path in work.iterdir()] == ["out"]

@@ -1,0 +1,88 @@
+"""What the data-set programs share: where files come from, counts, and the text they write."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from pathlib import Path
+
+import dataset
+import pytest
+import raw_files
+from dataset import Example
+from text_files import InputError, read_lines
+
+
+def test_checksums_are_those_of_the_files(shared_data: Path) -> None:
+    """Each published file on disk has the checksum that a download of it must have."""
+    compared = 0
+    for data_set in ("cogs", "logical_inference", "pcfg_set"):
+        for name, checksum in raw_files.checksums(data_set).items():
+            text = "".join(
+                f"{line}\n" for line in read_lines(shared_data / data_set / f"{name}.gz")
+            )
+            assert hashlib.sha256(text.encode()).hexdigest() == checksum, name
+            compared += 1
+    assert compared == 4 + 20 + 24
+
+
+def test_files_are_downloaded_with_their_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def fetch(url: str, destination: Path, sha256: str | None) -> Path:
+        calls.append((url, sha256))
+        return destination
+
+    monkeypatch.setattr(raw_files, "fetch", fetch)
+    urls = {"train.tsv": "https://host/a", "other/new.tsv": "https://host/b"}
+    files = raw_files.obtain(None, "cogs", urls)
+    folder = raw_files.DOWNLOADS / "cogs"
+    assert files == {name: folder / name for name in urls}
+    known = raw_files.checksums("cogs")["train.tsv"]
+    assert calls == [("https://host/a", known), ("https://host/b", None)]
+
+
+def test_files_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name in ("b/x.tsv", "b/y.tsv", "y.tsv.gz"):
+        (tmp_path / name).touch()
+    files = raw_files.obtain(tmp_path, "cogs", {"x.tsv": "", "y.tsv": ""})
+    assert files == {"x.tsv": tmp_path / "b" / "x.tsv", "y.tsv": tmp_path / "y.tsv.gz"}
+    with pytest.raises(InputError, match="has neither z.tsv nor z.tsv.gz"):
+        raw_files.find(tmp_path, "z.tsv")
+    with pytest.raises(InputError, match="is not a folder: give the one that holds z.tsv"):
+        raw_files.find(tmp_path / "y.tsv.gz", "z.tsv")
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²", "٣"])
+def test_only_whole_numbers_from_1_on(text: str) -> None:
+    assert dataset.positive("12") == 12
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number from 1 on"):
+        dataset.positive(text)
+
+
+def test_a_limit_keeps_the_same_random_examples() -> None:
+    examples = [Example(f"s{n}", "t", (str(n),)) for n in range(100)]
+    parts = dataset.cut({"train": examples, "test": examples[:3]}, 10)
+    assert len(parts["train"]) == 10 and len(parts["test"]) == 3
+    assert set(parts["train"]) < set(examples)
+    assert parts["train"] != examples[:10]
+    assert parts["train"] == dataset.cut({"train": examples[::-1]}, 10)["train"]
+    assert dataset.cut(parts, None) is parts
+
+
+def test_text_and_its_options(tmp_path: Path) -> None:
+    example = Example("a b", "c", ("1", "yes"))
+    parts = {"train": [example] * 2, "valid": [example], "test": [example], "gen": [example]}
+    options = dataset.write_text(tmp_path, parts, ["size", "kind"])
+    names = {f"{part}.{name}" for part in parts for name in ("src", "tgt", "size", "kind")}
+    names -= {"train.size", "train.kind"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "train.src").read_text() == "a b\na b\n"
+    assert (tmp_path / "gen.kind").read_text() == "yes\n"
+    gen = [str(tmp_path / f"gen.{side}") for side in ("src", "tgt")]
+    assert options[options.index("--also") :] == [
+        *("--also", "gen", *gen),
+        *("--column", "gen", "size", str(tmp_path / "gen.size")),
+        *("--column", "gen", "kind", str(tmp_path / "gen.kind")),
+    ]
