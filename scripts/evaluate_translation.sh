@@ -29,8 +29,8 @@ depth, skipped computation and MACs on the reference translations.
   --cpu                use no GPU
   --help               show this
 
-In the folder of the results: average.pt, generated.txt, bleu.json, macs.json, and results.json,
-which holds everything that was printed.
+In the folder of the results: average.pt, generated.txt, generate.log, bleu.json, macs.json, and
+results.json, which holds everything that was printed.
 HELP
 }
 
@@ -87,12 +87,17 @@ sut-average --from "$checkpoints" --best "$best" --or-fewer ${by[@]+"${by[@]}"} 
 
 say "translating $subset (beam $beam, length penalty $lenpen)"
 overrides="{${alpha_threshold:+'alpha_threshold': $alpha_threshold}}"
-# LOGLEVEL: without it fairseq prints all of its settings.
-LOGLEVEL=WARNING fairseq-generate "$data" --user-dir "$repository/sut_fairseq" --path "$out/average.pt" \
+# Five lines for each sentence: source, reference, hypothesis as it is and decoded, its scores.
+progress=(cat)
+[ ! -t 2 ] || progress=(
+    "$python" -m tqdm --desc translating --unit line --total "$((5 * $(wc -l <"$data/text/$subset.tgt")))"
+)
+fairseq-generate "$data" --user-dir "$repository/sut_fairseq" --path "$out/average.pt" \
     --gen-subset "$subset" --model-overrides "$overrides" --beam "$beam" --lenpen "$lenpen" \
     --max-tokens "$max_tokens" --required-batch-size-multiple 1 --num-workers 0 \
-    --log-format tqdm ${device[@]+"${device[@]}"} >"$out/generated.txt.new" ||
-    die "the translation failed; its messages are above."
+    --log-format none ${device[@]+"${device[@]}"} 2>"$out/generate.log" |
+    "${progress[@]}" >"$out/generated.txt.new" ||
+    die "the translation failed; $out/generate.log ends: $(tail -n 1 "$out/generate.log")"
 mv "$out/generated.txt.new" "$out/generated.txt"
 sut-bleu "$out/generated.txt" --data "$data" --gen-subset "$subset" --json >"$out/bleu.json" || exit 1
 
