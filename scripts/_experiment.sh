@@ -1,21 +1,40 @@
-# Shared by train_*.sh and evaluate_*.sh; sourced, never run.
-# A training script defines `usage`, sets `experiment` (its name) and `models` (the first one is the
-# default), calls `read_training_options "$@"` and ends with `train FLAGS...`.
+# Shared by train_*.sh; sourced, never run. Such a script defines `usage`, sets `experiment` (its
+# name) and `models` (the first one is the default), calls `read_training_options "$@"`, puts flags
+# of fairseq-train into the array `settings`, and ends with `train METRIC [UPDATES]`.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/_environment.sh"
 
-# The optimisation of Table 7: Adam, inverse square root, label smoothing.
-table_7=(
-    --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
-    --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000
-)
-# Of --small: few updates on a CPU reach far only if the learning rate decays to zero.
-small_run=(
-    --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9 --clip-norm 1.0
-    --lr 1.5e-3 --lr-scheduler polynomial_decay --warmup-updates 100
-)
-# Weights of the auxiliary losses, for models that have them.
-auxiliary=(--mutual-information-weight 0.001 --expected-depth-weight 0.0001)
+# paper_settings: the optimisation of Table 7 for formal languages; 4 batches for each update.
+paper_settings() {
+    settings=(
+        --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
+        --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000
+        --max-tokens 16384 --update-freq 4 --max-epoch 450
+    )
+}
+
+# small_settings UPDATES: states of 128, and a learning rate that decays to zero, without which few
+# updates do not reach far.
+small_settings() {
+    updates="${updates:-$1}"
+    settings=(
+        --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9 --clip-norm 1.0
+        --lr 1.5e-3 --lr-scheduler polynomial_decay --warmup-updates 100
+        --total-num-update "$updates" --max-tokens 2048
+    )
+    case "$model" in
+        # Lengths unseen in training need positions that are relative only.
+        sut | ut) settings+=(--arch "${model}_tiny" --no-token-positional-embeddings) ;;
+        transformer)
+            settings+=(
+                --arch transformer --encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128
+                --encoder-ffn-embed-dim 256 --encoder-attention-heads 8
+                --decoder-attention-heads 8 --encoder-normalize-before
+                --decoder-normalize-before --dropout 0.1
+            )
+            ;;
+    esac
+}
 
 training_options() {
     cat <<HELP
@@ -32,7 +51,8 @@ An interrupted training goes on where it stopped. The log is train.log in the fo
 HELP
 }
 
-# read_training_options "$@": sets data, model, small, out, seed, updates and more.
+# read_training_options "$@": sets data, model, small, out, seed, updates and more; and the variable
+# that $own_option (`--name`, if the script sets it) is called like.
 read_training_options() {
     data="" model="${models%% *}" small="" out="" seed=1 updates="" more=()
     while [ $# -gt 0 ]; do
@@ -43,7 +63,7 @@ read_training_options() {
                 exit 0
                 ;;
             --small) small=1 ;;
-            --data | --model | --out | --seed | --updates)
+            --data | --model | --out | --seed | --updates | ${own_option:---data})
                 [ $# -ge 2 ] || die "$1 needs a value; --help explains every option."
                 printf -v "${1#--}" %s "$2"
                 shift
@@ -80,18 +100,27 @@ prepare_machine() {
     "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || device=(--cpu)
 }
 
-# train FLAGS...: run fairseq-train with what every experiment shares; more of the user's own last.
+# train METRIC [UPDATES]: run fairseq-train with `settings` and what every experiment shares, the user's
+# own options last; validate and save after each so many updates (default: 1000), and keep the best
+# by METRIC.
 train() {
+    local maximize=(--maximize-best-checkpoint-metric) every="${2:-1000}"
+    [ "$1" != nll_loss ] || maximize=()
+    [ "$every" -le "${updates:-$every}" ] || every="$updates"
     prepare_machine
     out="${out:-$repository/runs/$experiment/$(basename "$data")-$model${small:+-small}-seed-$seed}"
     mkdir -p "$out"
     out="$(cd -- "$out" && pwd -P)"
     local command=(
         fairseq-train "$data" --user-dir "$repository/sut_fairseq" --source-lang src --target-lang tgt
-        --criterion cross_entropy_with_auxiliary "${auxiliary[@]}" "$@"
-        --required-batch-size-multiple 1 --num-workers 0 --seed "$seed"
-        --save-dir "$out/checkpoints" --no-epoch-checkpoints --log-format json --log-interval 20
-        ${updates:+--max-update "$updates"} ${small:+--total-num-update "$updates"}
+        --criterion cross_entropy_with_auxiliary
+        --mutual-information-weight 0.001 --expected-depth-weight 0.0001 "${settings[@]}"
+        --best-checkpoint-metric "$1" ${maximize[@]+"${maximize[@]}"}
+        --validate-interval 100000 --validate-interval-updates "$every" --save-interval 100000
+        --save-interval-updates "$every" --keep-interval-updates 1 --no-epoch-checkpoints
+        --save-dir "$out/checkpoints"
+        --required-batch-size-multiple 1 --num-workers 0 --seed "$seed" --log-format json
+        --log-interval 20 ${updates:+--max-update "$updates"}
         ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
     )
     # A run of other settings must not be continued as if it were this one.
@@ -111,5 +140,6 @@ choose another --out."
         say "trained"
         printf '%s s\n' "$SECONDS" >"$out/trained"
     fi
-    say "evaluate it: bash scripts/evaluate_$experiment.sh --run $out"
+    evaluation="${evaluation:-evaluate_$experiment.sh --run OUT}"
+    say "evaluate it: bash scripts/${evaluation/OUT/$out}"
 }

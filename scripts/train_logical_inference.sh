@@ -13,8 +13,7 @@ usage: bash scripts/train_logical_inference.sh --data DIR [--model NAME] [--smal
 
 Train on logical inference (data-prep/logical_inference.sh), at most 6 operators, as classification
 of one label. Without --small: the paper's model and settings (Tables 6 and 7), 450 epochs. With
---small: states of 128, 4,000 updates of 4,096 tokens, 6 steps of `sut` or 6 layers of fairseq's own
-`transformer` with about as many MACs.
+--small: states of 64, 6 steps of `sut` or 6 layers of fairseq's own `transformer`.
 
 HELP
 }
@@ -24,34 +23,23 @@ models="sut transformer"
 read_training_options "$@"
 
 if [ -n "$small" ]; then
-    updates="${updates:-4000}"
-    settings=("${small_run[@]}" --lr 1e-3 --max-tokens 4096 --dropout 0.0)
+    small_settings 12000
+    settings+=(
+        --lr 2e-3 --encoder-embed-dim 64 --encoder-layers 6 --decoder-layers 1 --dropout 0
+        --expected-depth-weight 0
+    )
     case "$model" in
-        sut)
-            settings+=(
-                --arch sut_tiny --no-token-positional-embeddings --attention-window 1
-                --encoder-layers 6 --decoder-layers 1
-            )
-            ;;
+        sut) settings+=(--encoder-ffn-embed-dim 64 --attention-window 1) ;;
         transformer)
-            settings+=(
-                --arch transformer --encoder-layers 6 --decoder-layers 1 --encoder-embed-dim 128
-                --encoder-ffn-embed-dim 256 --encoder-attention-heads 8
-                --decoder-attention-heads 8 --encoder-normalize-before
-                --decoder-normalize-before
-            )
+            settings+=(--encoder-ffn-embed-dim 256 --decoder-embed-dim 64 --decoder-ffn-embed-dim 256)
             ;;
     esac
-    interval=$((updates / 4 > 0 ? updates / 4 : 1))
 else
-    settings=("${table_7[@]}" --max-tokens 16384 --update-freq 4 --max-epoch 450)
+    paper_settings
     case "$model" in
         sut) settings+=(--arch sut_logical_inference) ;;
-        transformer) settings+=(--arch transformer --dropout 0.5) ;;
+        transformer) settings+=(--arch transformer_iwslt_de_en) ;;
     esac
-    interval=1000
 fi
-train "${settings[@]}" --task classification_as_translation --group-column operators \
-    --validate-interval 100000 --validate-interval-updates "$interval" \
-    --save-interval 100000 --save-interval-updates "$interval" --keep-interval-updates 1 \
-    --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric
+settings+=(--task classification_as_translation --group-column operators)
+train accuracy "${small:+3000}"

@@ -24,7 +24,7 @@ from sut_fairseq.tasks.classification_as_translation import ClassificationAsTran
 
 MODES = ("reference", "search")
 COLUMNS = (
-    *("mode", "alpha_threshold", "group", "sentences", "right", "percent"),
+    *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),
     *("encoder_depth", "decoder_depth", "skipped", "same_conjuncts"),
 )
 
@@ -86,6 +86,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="for classification: also macro-F1 and how often each label is taken for each other",
     )
+    parser.add_argument(
+        "--published",
+        nargs="+",
+        type=_published,
+        default=[],
+        metavar="GROUP=NUMBER",
+        help="numbers to print beside ours, in per cent; the group of all sentences is `all`",
+    )
     parser.add_argument("--max-sentences", type=int, metavar="N", help="only the first N")
     parser.add_argument(
         "--max-tokens", type=int, default=4096, metavar="N", help="of a batch (default: 4096)"
@@ -102,6 +110,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
+
+
+def _published(text: str) -> tuple[str, float]:
+    group, _, number = text.rpartition("=")
+    try:
+        return group, float(number)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be GROUP=NUMBER, but is {text!r}") from None
 
 
 def _main(argv: Sequence[str] | None) -> None:
@@ -152,6 +168,9 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         ) from error
     evaluation.check_lengths(task, model, split, numbers)
     groups = list(evaluation.groups_of(task, task.cfg.data, split, arguments.by, numbers))
+    names = [*(name for name, _ in groups), "all"]
+    for group, _ in arguments.published:
+        check(group in names, "--published", f"for one of {', '.join(names)}", group)
     longest = max(int(task.dataset(split).tgt_sizes[number]) for number in numbers)
     asked = {
         "reference": evaluation.by_reference(model, task),
@@ -205,6 +224,9 @@ def _row(
     outcome: Outcome,
 ) -> dict[str, Any]:
     row = {"mode": mode, "alpha_threshold": threshold, "group": group, **outcome.figures()}
+    published = dict(arguments.published)
+    if group in published:
+        row["published"] = published[group]
     if arguments.conjuncts:
         pairs = _references(task, arguments.gen_subset, outcome)
         same = sum(conjuncts(reference) == conjuncts(predicted) for reference, predicted in pairs)
@@ -239,6 +261,7 @@ def _print_table(result: dict[str, Any]) -> None:
         "group": result["by"] or "group",
         "sentences": "sentences",
         "percent": result["measure"],
+        "published": "published",
         "encoder_depth": "encoder depth",
         "decoder_depth": "decoder depth",
         "skipped": "skipped",
@@ -248,13 +271,17 @@ def _print_table(result: dict[str, Any]) -> None:
     form = {
         "sentences": "{:,}".format,
         "percent": "{:.2f} %".format,
+        "published": "{:g} %".format,
         "same_conjuncts": "{:.2f} %".format,
         "encoder_depth": "{:.2f}".format,
         "decoder_depth": "{:.2f}".format,
         "skipped": lambda share: f"{100 * share:.1f} %",
     }
     table = [[header[key] for key in shown]]
-    table += [[form.get(key, str)(row[key]) for key in shown] for row in rows]
+    table += [
+        [form.get(key, str)(row[key]) if row.get(key) is not None else "" for key in shown]
+        for row in rows
+    ]
     _print_columns(table)
     if "confusion" in result:
         labels = list(result["confusion"])

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Shows:    exact match on a split of SCAN, by the length of the output.
+# Machine:  that of the training.
+# Time:     minutes.
+# Expect:   as train_scan.sh.
+set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/_evaluation.sh"
+
+usage() {
+    cat <<'HELP'
+usage: bash scripts/evaluate_scan.sh --run DIR [options]
+
+Exact match on SCAN by the number of actions.
+
+  --split NAME           which split the data are, to print the paper's number beside ours:
+                         addprim_turn_left (100 %), addprim_jump (0) or length (7)
+
+HELP
+}
+
+own_option=--split split=""
+read_evaluation_options "$@"
+by="${by:-target_length}"
+published_of "$split" addprim_turn_left=100 addprim_jump=0 length=7
+evaluate ${published[@]+"${published[@]}"}

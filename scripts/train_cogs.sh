@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Shows:    Universal Transformers, dense and sparse, on COGS, sentences to logical forms with combinations unseen in training.
+# Machine:  one GPU; with --small 2 CPU cores.
+# Time:     see docs/results.md.
+# Expect:   the paper has no number; --small: docs/results.md.
+set -euo pipefail
+. "$(dirname -- "${BASH_SOURCE[0]}")/_experiment.sh"
+
+usage() {
+    cat <<'HELP'
+usage: bash scripts/train_cogs.sh --data DIR [--model NAME] [--small] [options]
+
+Train on COGS (data-prep/cogs.sh). Without --small: the dense model of the paper's CFQ runs (`ut`),
+the experts of its logical inference model (`sut`), or fairseq's Transformer for IWSLT, with the
+paper's settings. With --small: `ut_tiny`, `sut_tiny`, or a Transformer of two layers, states of 128,
+6,000 updates.
+
+HELP
+}
+
+experiment=cogs
+models="sut ut transformer"
+read_training_options "$@"
+
+if [ -n "$small" ]; then
+    small_settings 6000
+else
+    paper_settings
+    case "$model" in
+        sut) settings+=(--arch sut_logical_inference --encoder-layers 8 --decoder-layers 8) ;;
+        ut) settings+=(--arch ut_cfq) ;;
+        transformer) settings+=(--arch transformer_iwslt_de_en) ;;
+    esac
+fi
+train exact_match
