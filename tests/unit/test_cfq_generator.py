@@ -71,7 +71,7 @@ def test_official_form_of_published_lines(tmp_path: Path, shared_data: Path) -> 
     sides = []
     for side in ("encode", "decode"):
         path = shared_data / "cfq" / "mcd1" / f"dev_{side}.txt.gz"
-        sides.append(gzip.decompress(path.read_bytes()).decode().splitlines())
+        sides.append(gzip.decompress(path.read_bytes()).decode().splitlines()[:3000])
     pairs = list(zip(*sides))
     fields = cfq_official.FIELDS
     entries = [dict(zip(fields, (raw_question(a), raw_query(b)))) for a, b in pairs]
@@ -87,7 +87,7 @@ def test_official_form_of_published_lines(tmp_path: Path, shared_data: Path) -> 
     parts = cfq.read_split(folder, "mcd2", simplify=False)
     found = parts["valid"] + parts["test"] + parts["train"]
     assert [example[:2] for example in found] == pairs[::-1]
-    assert [len(parts[part]) for part in ("train", "valid", "test")] == [9968, 1000, 1000]
+    assert [len(parts[part]) for part in ("train", "valid", "test")] == [1000, 1000, 1000]
     assert cfq_official.read_official(archive, "mcd2") == [
         [(place.replace(str(folder), str(archive)), *texts) for place, *texts in rows]
         for rows in cfq_official.read_official(folder, "mcd2")
