@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from torch import Tensor
 
@@ -34,32 +35,33 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
 
 
-def found_by_greedy_search(scores: Tensor, target: Tensor, pad: int, eos: int) -> Tensor:
+def found_by_greedy_search(scores: Tensor, target: Tensor, words: Dictionary) -> Tensor:
     """Which references greedy search finds, without searching.
 
     It finds a reference exactly if, after each prefix of the reference, the next symbol of the
     reference is the most probable one. As in fairseq's generator, padding is never predicted, nor
-    an empty sentence.
+    an empty sentence; a reference with an unknown word is never found.
 
     Args:
         scores: of each symbol after each prefix of the reference, `(batch, length, vocabulary)`;
             logits or log-probabilities.
-        target: the references, `(batch, length)`, padded with `pad`.
-        pad, eos: symbols of padding and of the end of a sentence.
+        target: the references, `(batch, length)`, padded.
+        words: the target dictionary.
 
     Returns:
         `(batch,)`, bool.
     """
     scores = scores.detach().clone()
-    scores[..., pad] = -torch.inf
-    scores[:, 0, eos] = -torch.inf
-    return ((scores.argmax(dim=-1) == target) | (target == pad)).all(dim=1)
+    scores[..., words.pad()] = -torch.inf
+    scores[:, 0, words.eos()] = -torch.inf
+    right = (scores.argmax(dim=-1) == target) & (target != words.unk())
+    return (right | (target == words.pad())).all(dim=1)
 
 
-def exact_match_sums(scores: Tensor, target: Tensor, pad: int, eos: int) -> dict[str, Tensor]:
+def exact_match_sums(scores: Tensor, target: Tensor, words: Dictionary) -> dict[str, Tensor]:
     """Logging-output entries for exact match; arguments as of `found_by_greedy_search`."""
     return {
-        "exact_match_right": found_by_greedy_search(scores, target, pad, eos).sum(),
+        "exact_match_right": found_by_greedy_search(scores, target, words).sum(),
         "exact_match_sentences": torch.tensor(target.size(0), device=target.device),
     }
 

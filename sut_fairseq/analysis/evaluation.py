@@ -120,7 +120,7 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
             targets = [words[label] for label in batch["target"][:, 0].tolist()]
             return [Answer(name == target, name) for name, target in zip(names, targets)]
         scores = model(**batch["net_input"])[0]
-        right = metrics.found_by_greedy_search(scores, batch["target"], words.pad(), words.eos())
+        right = metrics.found_by_greedy_search(scores, batch["target"], words)
         return [Answer(found, None) for found in right.tolist()]
 
     return ask
@@ -131,7 +131,7 @@ def by_search(
 ) -> Ask:
     """Let the model generate; right is what equals the reference word by word.
 
-    Depth counts all hypotheses of the beam.
+    A reference with an unknown word is never reached. Depth counts all hypotheses of the beam.
 
     Args:
         model, task: a trained model and its task.
@@ -154,7 +154,8 @@ def by_search(
 
 
 def _compare(tokens: Tensor, target: Tensor, words: Any) -> Answer:
-    return Answer(tokens.tolist() == target.tolist(), words.string(tokens))
+    known = words.unk() not in target
+    return Answer(known and tokens.tolist() == target.tolist(), words.string(tokens))
 
 
 def groups_of(

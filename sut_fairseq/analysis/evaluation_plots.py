@@ -10,6 +10,8 @@ from typing import Any
 from sut_fairseq.modules.errors import InputError
 from sut_fairseq.tasks.columns import order_of
 
+# It reports each font that it looks at wherever fairseq has switched logging on.
+logging.getLogger("matplotlib").setLevel(logging.WARNING)
 try:
     import matplotlib
 
@@ -18,10 +20,6 @@ try:
     from matplotlib.figure import Figure
 except ImportError as error:
     raise InputError("drawing needs matplotlib: run `pip install matplotlib`.") from error
-
-# It reports each font that it looks at wherever fairseq has switched logging on.
-logging.getLogger("matplotlib").setLevel(logging.WARNING)
-
 Rows = Sequence[Mapping[str, Any]]
 
 

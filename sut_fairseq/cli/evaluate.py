@@ -168,7 +168,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         ) from error
     evaluation.check_lengths(task, model, split, numbers)
     groups = list(evaluation.groups_of(task, task.cfg.data, split, arguments.by, numbers))
-    names = [*(name for name, _ in groups), "all"]
+    names = dict.fromkeys([*(name for name, _ in groups), "all"])
     for group, _ in arguments.published:
         check(group in names, "--published", f"for one of {', '.join(names)}", group)
     longest = max(int(task.dataset(split).tgt_sizes[number]) for number in numbers)

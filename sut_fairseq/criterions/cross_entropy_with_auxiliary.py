@@ -113,9 +113,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         logging_output |= metrics.halting_sums(extra.get("halting", {}))
         logging_output |= metrics.routing_sums(extra.get("routing", {}))
         if not self.training:
-            dictionary = self.task.target_dictionary
             logging_output |= metrics.exact_match_sums(
-                net_output[0], sample["target"], dictionary.pad(), dictionary.eos()
+                net_output[0], sample["target"], self.task.target_dictionary
             )
         if self.report_accuracy:
             correct, total = self.compute_accuracy(model, net_output, sample)

@@ -124,9 +124,7 @@ class LabelSearch:
 
 
 @torch.no_grad()
-def score_labels(
-    models: Sequence[Any], sample: dict[str, Any], labels: Tensor, eos: int
-) -> Tensor:
+def score_labels(models: Sequence[Any], sample: dict[str, Any], labels: Tensor, eos: int) -> Tensor:
     """Log-probability of each label among all labels, the mean over the models of an ensemble.
 
     Args:

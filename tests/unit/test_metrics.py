@@ -14,6 +14,7 @@ from torch import Tensor
 from sut_fairseq import metrics
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
+from tests.models import dictionary
 
 
 def test_coefficient_of_variation() -> None:
@@ -144,3 +145,12 @@ def test_sums_carry_no_graph() -> None:
     }
     assert len(sums) == 5
     assert not any(tensor.requires_grad for tensor in sums.values())
+
+
+def test_an_unknown_word_is_never_found() -> None:
+    """To predict the symbol of unknown words is not to know the word."""
+    words = dictionary()
+    target = torch.tensor([[6, words.unk(), 2], [6, 7, 2]])
+    scores = torch.nn.functional.one_hot(target, len(words)).float()
+    found = metrics.found_by_greedy_search(scores, target, words)
+    assert found.tolist() == [False, True]

@@ -1,0 +1,133 @@
+"""Classification as translation: trained, validated by group, generated and evaluated."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import TINY, Finished, generate, run, train, words
+
+SIZES = {"train": 120, "valid": 12, "test": 15}
+LABELS = ("low", "mid", "top")
+FAIRSEQ = words(
+    "--arch transformer --encoder-embed-dim 16 --encoder-ffn-embed-dim 16 --encoder-layers 1 "
+    "--decoder-layers 1 --encoder-attention-heads 2 --decoder-attention-heads 2"
+)
+TASK = ["--task", "classification_as_translation"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sources of 1 to 4 words, the first of which decides the label; their length is a column."""
+    folder = tmp_path_factory.mktemp("classes")
+    (folder / "text").mkdir()
+    for split, size in SIZES.items():
+        sources, labels, lengths = [], [], []
+        for number in range(size):
+            length = 1 + number // 3 % 4
+            sources.append(" ".join(["abc"[number % 3], *["x"] * (length - 1)]))
+            labels.append(LABELS[number % 3])
+            lengths.append(str(length))
+        for name, lines in (("src", sources), ("tgt", labels), ("size", lengths)):
+            (folder / "text" / f"{split}.{name}").write_text("\n".join(lines) + "\n")
+    prefixes = [word for split in SIZES for word in (f"--{split}pref", folder / "text" / split)]
+    run("fairseq-preprocess", *words("-s src -t tgt"), *prefixes, "--destdir", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Finished]:
+    """A run that has learnt it: 60 updates."""
+    folder = tmp_path_factory.mktemp("learnt")
+    finished = train(
+        data, folder, *TINY, *TASK, *words("--group-column size --max-update 60 --lr 0.005"),
+        *words("--batch-size 40 --best-checkpoint-metric accuracy --dropout 0"),
+        "--maximize-best-checkpoint-metric",
+    )  # fmt: skip
+    return folder / "checkpoint_best.pt", finished
+
+
+def test_validation_reports_accuracy_by_group(learnt: tuple[Path, Finished]) -> None:
+    last = learnt[1].logged("valid")[-1]
+    assert float(last["valid_accuracy"]) == 100
+    assert {f"valid_accuracy_size_{size}" for size in "1234"} < last.keys()
+    assert float(last["valid_exact_match"]) <= float(last["valid_accuracy"])
+
+
+def test_generation_predicts_one_label(learnt: tuple[Path, Finished], data: Path) -> None:
+    finished = generate(data, learnt[0], *TASK, "--nbest", 5)
+    answers = [line.split("\t") for line in finished.stdout.splitlines() if line[:2] == "H-"]
+    assert len(answers) == SIZES["test"] * len(LABELS)  # every label is a hypothesis
+    assert {answer[2] for answer in answers} == set(LABELS)
+    best = [a[2] for a, before in zip(answers, [[""], *answers]) if a[0] != before[0]]
+    references = [line.split("\t") for line in finished.stdout.splitlines() if line[:2] == "T-"]
+    assert best == [label for _, label in references]
+
+
+def test_evaluation(learnt: tuple[Path, Finished], data: Path, tmp_path: Path) -> None:
+    table, picture = tmp_path / "rows.csv", tmp_path / "picture.png"
+    finished = run(
+        "sut-evaluate", "--path", learnt[0], "--data", data, "--confusion", "--json",
+        *words("--by size --modes reference search --published all=50 --device cpu"),
+        "--csv", table, "--plot", picture,
+    )  # fmt: skip
+    result = json.loads(finished.stdout)
+    assert result["measure"] == "accuracy" and result["macro_f1"] == 100
+    assert result["confusion"]["low"] == {"low": 5, "mid": 0, "top": 0}
+    rows = [row for row in result["rows"] if row["mode"] == "reference"]
+    assert [row["group"] for row in rows] == ["1", "2", "3", "4", "all"]
+    assert sum(row["sentences"] for row in rows[:-1]) == rows[-1]["sentences"] == SIZES["test"]
+    assert rows[-1]["percent"] == 100 and rows[-1]["published"] == 50
+    assert rows == [{**row, "mode": "reference"} for row in result["rows"][5:]]
+    with open(table, newline="") as file:
+        assert [row["right"] for row in csv.DictReader(file)] == [
+            str(row["right"]) for row in result["rows"]
+        ]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_model_of_fairseq(data: Path, tmp_path: Path) -> None:
+    finished = train(data, tmp_path, *FAIRSEQ, *TASK)
+    assert 0 <= float(finished.logged("valid")[-1]["valid_accuracy"]) <= 100
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    finished = run("sut-evaluate", "--path", checkpoint, "--data", data, "--device", "cpu")
+    assert "accuracy" in finished.stdout and "depth" not in finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"test.tgt": "low\nmid low\n"}, "pair 1 of the split `test` has a target of 2 words"),
+        ({"test.tgt": "low\nhigh\n"}, "pair 1 of the split `test` has a label that training"),
+        ({"test.size": "1\n"}, "has 1 values, but the split has 2 sentence pairs"),
+        ({"test.size": None}, "has no column `size`; its columns are: none."),
+    ],
+    ids=["two words", "unseen label", "short column", "no column"],
+)
+def test_bad_data(
+    learnt: tuple[Path, Finished],
+    data: Path,
+    tmp_path: Path,
+    change: dict[str, str | None],
+    sentence: str,
+) -> None:
+    files = {"test.src": "a x\nb\n", "test.tgt": "low\nmid\n", "test.size": "2\n1\n", **change}
+    (tmp_path / "text").mkdir()
+    for name, content in files.items():
+        if content is not None:
+            (tmp_path / "text" / name).write_text(content)
+    for side in ("src", "tgt"):
+        (tmp_path / f"dict.{side}.txt").write_text((data / f"dict.{side}.txt").read_text())
+    dictionaries = ("--srcdict", tmp_path / "dict.src.txt", "--tgtdict", tmp_path / "dict.tgt.txt")
+    run(
+        "fairseq-preprocess", *words("-s src -t tgt"), *dictionaries,
+        "--testpref", tmp_path / "text" / "test", "--destdir", tmp_path / "bin",
+    )  # fmt: skip
+    (tmp_path / "text").rename(tmp_path / "bin" / "text")
+    evaluated = ("sut-evaluate", "--path", learnt[0], "--data", tmp_path / "bin", "--by", "size")
+    finished = run(*evaluated, ok=False)
+    assert finished.status == 2
+    assert sentence in finished.last_line and "Traceback" not in finished.stderr

@@ -1,0 +1,99 @@
+"""`sut-evaluate` on sequences: groups, thresholds, both ways of asking, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.commands import SIZES, generate, run, train, words
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt some of the training pairs and halts early."""
+    folder = tmp_path_factory.mktemp("half")
+    train(
+        data, folder, *words("--arch sut_tiny --encoder-embed-dim 32 --encoder-ffn-embed-dim 32"),
+        *words("--max-update 60 --lr 0.004 --batch-size 20 --expected-depth-weight 0.02"),
+        *words("--disable-validation --log-interval 100"),
+    )  # fmt: skip
+    return folder / "checkpoint_last.pt"
+
+
+def evaluate(checkpoint: Path, data: Path, *arguments: object) -> dict[str, Any]:
+    fixed = ("--path", checkpoint, "--data", data, "--device", "cpu", "--json")
+    result: dict[str, Any] = json.loads(run("sut-evaluate", *fixed, *arguments).stdout)
+    return result
+
+
+def test_reference_and_search_agree(checkpoint: Path, data: Path) -> None:
+    """What greedy search finds is known without searching, at each threshold."""
+    options = words("--gen-subset train --modes reference search --thresholds 0.999 0.6 0.2")
+    rows = evaluate(checkpoint, data, *options)["rows"]
+    reference, search = rows[:3], rows[3:]
+    assert [row["right"] for row in reference] == [row["right"] for row in search]
+    assert 0 < reference[0]["right"] < SIZES["train"]
+    assert reference[0]["skipped"] < reference[1]["skipped"] <= reference[2]["skipped"]
+    assert all(row["sentences"] == SIZES["train"] for row in rows)
+
+
+def test_the_same_as_generating_and_scoring(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    generated = tmp_path / "generated.txt"
+    subset = ("--gen-subset", "train")
+    generated.write_text(
+        generate(data, checkpoint, *subset, *words("--beam 1 --max-len-b 20")).stdout
+    )
+    scored = run("sut-exact-match", generated, "--data", data, *subset, "--json")
+    (row,) = evaluate(checkpoint, data, *subset, "--max-tokens", 40)["rows"]
+    assert row["right"] == json.loads(scored.stdout)["correct"]
+
+
+@pytest.mark.parametrize("by", ["source_length", "target_length"])
+def test_groups_add_up(checkpoint: Path, data: Path, by: str) -> None:
+    *groups, total = evaluate(checkpoint, data, *words("--gen-subset train --by"), by)["rows"]
+    assert len(groups) > 2
+    sizes = [int(row["group"]) for row in groups]
+    assert sizes == sorted(sizes)
+    for key in ("sentences", "right"):
+        assert sum(row[key] for row in groups) == total[key]
+
+
+def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "sweep.svg"
+    evaluate(checkpoint, data, *words("--thresholds 0.9 0.3 --plot"), picture)
+    assert "<svg" in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--thresholds 0", "`--thresholds` must be greater than 0, at most 1, but is 0.0 instead."),
+        ("--by operators", "has no column `operators`; its columns are: none."),
+        ("--gen-subset nix", "has no split `nix`: check --gen-subset."),
+        ("--confusion", "--confusion needs a model trained for classification_as_translation."),
+        ("--conjuncts", "--conjuncts compares what was generated: give --modes search with it."),
+        ("--published 7=9", "`--published` must be for one of all, but is 7 instead."),
+        ("--device nix", "--device nix cannot be used here"),
+        ("--plot picture.nix", "--plot picture.nix: Format 'nix' is not supported"),
+    ],
+)
+def test_bad_input(checkpoint: Path, data: Path, arguments: str, sentence: str) -> None:
+    fixed = ("--path", checkpoint, "--data", data)
+    finished = run("sut-evaluate", *fixed, *words(arguments), ok=False)
+    assert finished.status == 2
+    assert finished.last_line.startswith("sut-evaluate: error: ") and sentence in finished.last_line
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_sentence_that_is_too_long(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    train(
+        data, tmp_path, *words("--arch sut_tiny --encoder-embed-dim 32 --max-source-positions 4"),
+        *words("--skip-invalid-size-inputs-valid-test --disable-validation"),
+    )  # fmt: skip
+    path = tmp_path / "checkpoint_last.pt"
+    finished = run("sut-evaluate", "--path", path, "--data", data, ok=False)
+    assert finished.status == 2
+    assert "have more than 4 tokens, the most that the model takes" in finished.last_line
