@@ -36,7 +36,7 @@ class TranslationScores:
         sacrebleu, sacrebleu_signature: see `detokenized_bleu`.
         chrf, chrf_signature: see `chrf`.
         references: what `sacrebleu` and `chrf` compare with: "raw", the text before any
-            preparation, or "detokenized", where the folder does not hold it.
+            preparation, or "detokenized", where there is no other.
     """
 
     sentences: int
@@ -132,7 +132,8 @@ def score_translations(
             f"from, and generate without --tokenizer and --bpe."
         )
     plain = [side.detokenize(hypothesis) for hypothesis in hypotheses]
-    against = [side.detokenize(line) for line in references] if raw is None else raw
+    detokenized = [side.detokenize(line) for line in references]
+    against = detokenized if raw is None else list(raw)
     bleu, bleu_signature = detokenized_bleu(plain, against)
     characters, chrf_signature = chrf(plain, against)
     return TranslationScores(
@@ -147,7 +148,8 @@ def score_translations(
         sacrebleu_signature=bleu_signature,
         chrf=characters,
         chrf_signature=chrf_signature,
-        references="detokenized" if raw is None else "raw",
+        # Of text that came tokenised, the "raw" text is detokenised as well.
+        references="detokenized" if against == detokenized else "raw",
     )
 
 

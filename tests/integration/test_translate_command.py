@@ -1,0 +1,325 @@
+"""`sut-translate` against fairseq-generate on the same sentences, and what it cannot translate."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+import torch
+from subword_nmt.learn_bpe import learn_bpe
+
+from sut_fairseq.cli._generated import read_generated
+from sut_fairseq.tokenization import TextSide, save_tokenization
+from tests.integration.commands import SMALL, Finished, generate, run, train, words
+
+LANGUAGES = {"src": "en", "tgt": "de"}
+SIZES = {"train": 60, "valid": 6, "test": 11}
+TRANSFORMER = words(
+    "--arch transformer --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 32 "
+    "--encoder-ffn-embed-dim 32 --encoder-attention-heads 2 --decoder-attention-heads 2 "
+    "--share-all-embeddings"
+)
+LEARNING = words("--share-all-embeddings --max-update 40 --lr 0.01 --max-source-positions 60")
+SEARCH = words("--beam 3 --lenpen 0.4 --max-len-b 12")
+
+WORDS = {
+    "The dog": "Der Hund",
+    "A girl": "Ein M\u00e4dchen",
+    "The well-known man": "Der wohl-bekannte Mann",
+    "sees": "sieht",
+    "doesn't see": "sieht nicht:",
+    "the green car, doesn't it?": "das gr\u00fcne Auto, nicht wahr?",
+    "\u201ca house\u201d & a tree!": "\u201eein Haus\u201c & einen Baum!",
+}
+
+
+def sentences(count: int, seed: int) -> list[tuple[str, str]]:
+    """Pairs of raw sentences."""
+    generator = random.Random(seed)
+    subjects, verbs, objects = (list(WORDS)[part] for part in (slice(3), slice(3, 5), slice(5, 7)))
+    pairs = []
+    for _ in range(count):
+        english = [generator.choice(part) for part in (subjects, verbs, objects)]
+        pairs.append((" ".join(english), " ".join(WORDS[words] for words in english)))
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Raw text as data-prep makes a folder of it: Moses, joint BPE, one dictionary."""
+    folder = tmp_path_factory.mktemp("prepared")
+    text = folder / "text"
+    text.mkdir()
+    raw = {split: sentences(size, seed) for seed, (split, size) in enumerate(SIZES.items())}
+    corpus = [
+        TextSide(language).tokenize(pair[side])
+        for side, language in enumerate(LANGUAGES.values())
+        for pair in raw["train"]
+    ]
+    with open(folder / "subwords.bpe", "w", encoding="utf-8") as codes:
+        learn_bpe(io.StringIO("\n".join(corpus)), codes, 30)
+    sides = {
+        name: TextSide(language, "bpe", folder / "subwords.bpe")
+        for name, language in LANGUAGES.items()
+    }
+    save_tokenization(folder, sides)
+    for split, pairs in raw.items():
+        for number, (name, side) in enumerate(sides.items()):
+            lines = [pair[number] for pair in pairs]
+            write(text / f"{split}.raw.{name}", lines)
+            write(text / f"{split}.{name}", [side.encode(line) for line in lines])
+    splits = [word for split in SIZES for word in (f"--{split}pref", text / split)]
+    languages = ("--source-lang", "src", "--target-lang", "tgt")
+    run("fairseq-preprocess", *languages, *splits, "--destdir", folder, "--joined-dictionary")
+    return folder
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpoint(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small `sut_tiny` that has learnt a little, and whose tokens halt at different steps."""
+    folder = tmp_path_factory.mktemp("sut")
+    train(prepared, folder, "--arch", "sut_tiny", *SMALL, *LEARNING, "--no-epoch-checkpoints")
+    state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
+    generator = torch.Generator().manual_seed(1)
+    for name, tensor in state["model"].items():
+        if name.endswith("halting.output.weight"):
+            tensor.normal_(generator=generator)
+    path = tmp_path_factory.mktemp("halting") / "checkpoint_best.pt"
+    torch.save(state, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(prepared: Path, checkpoint: Path) -> list[str]:
+    """What fairseq-generate makes of the test set, detokenised."""
+    return generated(prepared, checkpoint)
+
+
+def generated(prepared: Path, checkpoint: Path) -> list[str]:
+    output = generate(prepared, checkpoint, *SEARCH).stdout
+    path = checkpoint.parent / "generated.txt"
+    path.write_text(output, encoding="utf-8")
+    side = TextSide("de", "bpe", prepared / "subwords.bpe")
+    return [side.decode(hypothesis) for _, hypothesis in read_generated(path, SIZES["test"])]
+
+
+def translate(model: Path, *arguments: object, **options: object) -> Finished:
+    return run("sut-translate", model, "--device", "cpu", *arguments, **options)  # type: ignore
+
+
+def test_equals_fairseq_generate(prepared: Path, checkpoint: Path, expected: list[str]) -> None:
+    """From a file in one block, and line by line, with the data folder of the training."""
+    assert len(set(expected)) > 2, "the model says something"
+    raw = prepared / "text" / "test.raw.src"
+    finished = translate(checkpoint, "--input", raw, *SEARCH)
+    assert finished.stdout.splitlines() == expected
+    assert finished.stderr == ""
+    small = translate(checkpoint, *SEARCH, "--buffer", 4, "--batch-size", 3, stdin=raw.read_text())
+    assert small.stdout.splitlines() == expected
+    assert translate(checkpoint.parent, *SEARCH, stdin=raw.read_text()).stdout == finished.stdout
+
+
+def test_fairseq_transformer(prepared: Path, tmp_path: Path) -> None:
+    options = ("--criterion", "cross_entropy", "--no-epoch-checkpoints")
+    train(prepared, tmp_path, *TRANSFORMER, *LEARNING, *options)
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    raw = prepared / "text" / "test.raw.src"
+    output = translate(checkpoint, "--input", raw, *SEARCH, "--json").stdout
+    records = [json.loads(line) for line in output.splitlines()]
+    assert [record["translation"] for record in records] == generated(prepared, checkpoint)
+    assert all(record["macs_teacher_forced"] > 0 for record in records)
+    for key in ("alpha_threshold", "encoder_depth", "decoder_depth"):
+        assert {record[key] for record in records} == {None}, "nothing halts"
+    finished = translate(checkpoint, "--alpha-threshold", 0.5, ok=False)
+    assert_refused(finished, "nothing halts in this model, so leave the option out.")
+
+
+def test_json_says_what_it_cost(
+    prepared: Path, checkpoint: Path, expected: list[str], tmp_path: Path
+) -> None:
+    """MACs and depth are those of `sut-macs` on the pairs of sentence and translation."""
+    raw = prepared / "text" / "test.raw.src"
+    options = ("--input", raw, *SEARCH, "--json")
+    records = [json.loads(line) for line in translate(checkpoint, *options).stdout.splitlines()]
+    assert [record["source"] for record in records] == raw.read_text().splitlines()
+    assert [record["translation"] for record in records] == expected
+    assert {record["alpha_threshold"] for record in records} == {0.999}
+
+    lines = (checkpoint.parent / "generated.txt").read_text().splitlines()
+    found = dict(line[2:].split("\t", 1) for line in lines if line.startswith("H-"))
+    hypotheses = [found[str(number)].split("\t") for number in range(SIZES["test"])]
+    assert [r["score"] for r in records] == pytest.approx([float(s) for s, _ in hypotheses])
+    shutil.copy(prepared / "text" / "test.src", tmp_path)
+    write(tmp_path / "test.tgt", [hypothesis for _, hypothesis in hypotheses])
+    dictionaries = ("--srcdict", prepared / "dict.src.txt", "--tgtdict", prepared / "dict.tgt.txt")
+    languages = ("--source-lang", "src", "--target-lang", "tgt", "--testpref", tmp_path / "test")
+    run("fairseq-preprocess", *languages, *dictionaries, "--destdir", tmp_path / "bin")
+    macs = run("sut-macs", "--path", checkpoint, "--data", tmp_path / "bin", "--json")
+    report = json.loads(macs.stdout)
+    mean = sum(record["macs_teacher_forced"] for record in records) / len(records)
+    assert mean == pytest.approx(report["macs_full"], abs=1)
+
+    output = translate(checkpoint, *options, "--alpha-threshold", 0.2).stdout
+    earlier = [json.loads(line) for line in output.splitlines()]
+    assert {record["alpha_threshold"] for record in earlier} == {0.2}
+    for key, most in (("encoder_depth", 2), ("decoder_depth", 3), ("macs_teacher_forced", 1e9)):
+        assert all(0 < record[key] <= most for record in [*records, *earlier])
+        assert sum(r[key] for r in earlier) < sum(r[key] for r in records)
+    depths = report["halting"]["encoder"]["depth"]
+    tokens = [len(line.split()) + 1 for line in (tmp_path / "test.src").read_text().splitlines()]
+    steps = sum(count * record["encoder_depth"] for count, record in zip(tokens, records))
+    assert steps / sum(tokens) == pytest.approx(depths)
+
+
+def test_every_line_gets_a_line(checkpoint: Path, tmp_path: Path) -> None:
+    lines = [b"\xef\xbb\xbfThe dog sees", b"", b"   ", b"The " * 70, b"caf\xe9", b"A girl\r", b"A"]
+    text = tmp_path / "text"
+    text.write_bytes(b"\n".join(lines))
+    finished = translate(checkpoint, "--input", text, *SEARCH)
+    output = finished.stdout.split("\n")
+    assert len(output) == len(lines) + 1 and output[-1] == ""
+    assert [bool(line) for line in output[:-1]] == [True, False, False, False, False, True, True]
+    long, bytes_ = finished.stderr.splitlines()
+    assert long.startswith("sut-translate: line 4: the sentence has ")
+    assert long.endswith(" tokens with its end, but the model takes at most 60; split it.")
+    assert bytes_.startswith("sut-translate: line 5: the line is not UTF-8;")
+    plain = translate(checkpoint, *SEARCH, stdin="The dog sees\nA girl\nA\n").stdout
+    assert plain.splitlines() == [output[0], output[5], output[6]]
+    records = translate(checkpoint, "--input", text, *SEARCH, "--json").stdout.splitlines()
+    assert len(records) == len(lines)
+    assert [bool(json.loads(record).get("error")) for record in records] == [
+        *(False, False, False, True, True, False, False)
+    ]
+    assert json.loads(records[1])["macs_teacher_forced"] is None
+    assert translate(checkpoint, stdin="").stdout == ""
+
+
+def test_answers_while_it_is_asked(checkpoint: Path) -> None:
+    """Each line is answered before the next one is there, by the installed command."""
+    command = [Path(sysconfig.get_path("scripts"), "sut-translate"), checkpoint, "--device", "cpu"]
+    with subprocess.Popen(
+        [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for line in ("The dog sees", "", "A girl"):
+            print(line, file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+            assert answer.endswith("\n") and bool(answer.strip()) == bool(line)
+        process.stdin.close()
+        assert process.stdout.read() == ""
+    assert process.returncode == 0
+
+
+def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path: Path) -> None:
+    """An exported folder works alone, wherever it is."""
+    state = torch.load(checkpoint, weights_only=True)
+    state["cfg"]["task"]["data"] = str(tmp_path / "gone")
+    torch.save(state, tmp_path / "moved.pt")
+    moved = tmp_path / "moved.pt"
+    assert_refused(
+        translate(moved, ok=False), "name the data folder that the model was trained on with --data"
+    )
+    options = ("--data", prepared, "--export", tmp_path / "first")
+    assert f"wrote {tmp_path / 'first'}" in run("sut-translate", moved, *options).stdout
+    folder = (tmp_path / "first").rename(tmp_path / "second")
+    names = {path.name for path in folder.iterdir()}
+    languages = {"dict.src.txt", "dict.tgt.txt"}
+    assert names == {"checkpoint.pt", "tokenization.json", "subwords.bpe", *languages}
+    exported = torch.load(folder / "checkpoint.pt", weights_only=True)
+    assert "last_optimizer_state" not in exported
+    assert exported["cfg"]["task"]["source_lang"] == "src"
+    finished = translate(folder, "--input", prepared / "text" / "test.raw.src", *SEARCH)
+    assert finished.stdout.splitlines() == expected
+    note = translate(folder, "--data", prepared, stdin="A girl\n").stderr
+    assert note.rstrip().endswith("--data is not needed.")
+    assert_refused(run("sut-translate", moved, *options[:2], "--export", folder, ok=False), "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["moved.pt", "second"]
+    (folder / "subwords.bpe").unlink()
+    assert_refused(translate(folder, ok=False), "names subwords.bpe, which is not there")
+
+
+def test_words_as_they_stand(trained: Path, data: Path) -> None:
+    """Formal languages have no tokenisation."""
+    finished = translate(trained, "--max-len-b", 5, stdin="jump twice\nrun\n")
+    assert finished.stderr.startswith(f"sut-translate: {data} has no tokenization.json: the words")
+    assert len(finished.stdout.splitlines()) == 2
+
+
+def test_refused(checkpoint: Path, tmp_path: Path) -> None:
+    for model, arguments, sentence in (
+        ("absent.pt", "", "There is no checkpoint `absent.pt`; check its path."),
+        (".", "", "`.` has no checkpoint (*.pt)"),
+        (checkpoint, "--beam 0", "argument --beam: must be a whole number of at least 1"),
+        (checkpoint, "--alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
+        (checkpoint, "--input absent.txt", "`absent.txt`: No such file or directory."),
+        (checkpoint, "--device abacus", "--device abacus cannot be used here"),
+    ):
+        options = dict(cwd=tmp_path, ok=False)
+        assert_refused(run("sut-translate", model, *words(arguments), **options), sentence)
+    for name in ("checkpoint1.pt", "checkpoint2.pt"):
+        shutil.copy(checkpoint, tmp_path / name)
+    assert_refused(translate(tmp_path, ok=False), "has 2 checkpoints, and none is called")
+
+
+def assert_refused(finished: Finished, sentence: str) -> None:
+    assert finished.status == 2
+    assert finished.stdout == ""
+    assert finished.last_line.startswith("sut-translate: error: ")
+    assert sentence in finished.last_line
+    assert "Traceback" not in finished.stderr
+
+
+def test_evaluation(repository: Path, prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """The script averages, translates, scores and counts, and says what it did."""
+    shutil.copy(checkpoint, tmp_path)
+    script = repository / "scripts" / "evaluate_translation.sh"
+    options = ["--data", prepared, "--checkpoints", tmp_path, "--beam", 2, "--cpu"]
+    process = subprocess.run(
+        [str(word) for word in ("bash", script, *options, "--out", tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "note: there are fewer than the 5 asked for" in process.stdout
+    assert "note: chosen by loss" in process.stdout
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["scores"]["sentences"] == results["cost"]["sentences"] == SIZES["test"]
+    assert (results["beam"], results["lenpen"], results["alpha_threshold"]) == (2, 0.4, None)
+    table = process.stdout.partition("s] done\n")[2]
+    for name, value in (
+        ("tokenised BLEU", f"{results['scores']['tokenized_bleu']:.2f}"),
+        ("sacreBLEU", f"{results['scores']['sacrebleu']:.2f}"),
+        ("encoder steps per token", f"{results['cost']['halting']['encoder']['depth']:.2f}"),
+    ):
+        (line,) = [line for line in table.splitlines() if line.startswith(name)]
+        assert line.removeprefix(name).split()[0] == value
+
+
+def test_evaluation_refuses(repository: Path, prepared: Path, tmp_path: Path) -> None:
+    data, run_ = ["--data", prepared], ["--checkpoints", tmp_path]
+    for options, sentence in (
+        (run_, "--data is missing: name the folder that data-prep/ made."),
+        (data, "--checkpoints is missing: name the --save-dir of the training."),
+        ([*data, *run_, "--best", "many"], "take whole numbers from 1, not `many`."),
+        ([*data, *run_, "--lenpen", "x"], "take numbers, not `x`."),
+        ([*data, *run_, "--subset", "none"], "and name one of its sets with --subset."),
+        (["--size", "3"], "unknown option `--size`; --help lists the options there are."),
+    ):
+        script = repository / "scripts" / "evaluate_translation.sh"
+        command = [str(word) for word in ("bash", script, *options)]
+        process = subprocess.run(command, capture_output=True, text=True)
+        assert process.returncode == 1
+        assert process.stderr.startswith("evaluate_translation.sh: error: ")
+        assert process.stderr.endswith(sentence + "\n") and process.stderr.count("\n") == 1
