@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -132,8 +133,7 @@ def score_translations(
             f"from, and generate without --tokenizer and --bpe."
         )
     plain = [side.detokenize(hypothesis) for hypothesis in hypotheses]
-    detokenized = [side.detokenize(line) for line in references]
-    against = detokenized if raw is None else list(raw)
+    against = [side.detokenize(line) for line in references] if raw is None else list(raw)
     bleu, bleu_signature = detokenized_bleu(plain, against)
     characters, chrf_signature = chrf(plain, against)
     return TranslationScores(
@@ -148,8 +148,7 @@ def score_translations(
         sacrebleu_signature=bleu_signature,
         chrf=characters,
         chrf_signature=chrf_signature,
-        # Of text that came tokenised, the "raw" text is detokenised as well.
-        references="detokenized" if against == detokenized else "raw",
+        references="detokenized" if raw is None else "raw",
     )
 
 
@@ -181,7 +180,9 @@ def score_file(
             f"There is no `{text / f'{subset}.{target}'}`, the text that was binarised; give a "
             f"folder that a script of data-prep made."
         )
-    raw = _read_text(text / f"{subset}.raw.{target}", expected)
+    raw = None
+    if not _came_tokenized(Path(data)):
+        raw = _read_text(text / f"{subset}.raw.{target}", expected)
     sides = load_tokenization(Path(data))
     return score_translations(pairs, prepared, raw, sides.get(str(target), sides["tgt"]))
 
@@ -200,6 +201,15 @@ def _first_difference(pairs: Sequence[tuple[str, str]], lines: Sequence[str]) ->
         if not same and _UNKNOWN not in reference:
             return number
     return None
+
+
+def _came_tokenized(data: Path) -> bool:
+    """Whether a folder's stamp says that its text was tokenised before, so that none is raw."""
+    try:
+        stamp = json.loads((data / "prepared.json").read_text(encoding="utf-8"))
+        return bool(stamp["made_from"].get("tokenized"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False  # made by other means than the scripts of data-prep
 
 
 def _read_text(path: Path, expected: int) -> list[str] | None:

@@ -140,9 +140,14 @@ def test_unknown_words_of_the_reference(data: Path) -> None:
     assert score_file(generated(data, unknown, hypotheses), data) == before
 
 
-def test_without_raw_references(data: Path) -> None:
+@pytest.mark.parametrize("came_tokenized", [False, True])
+def test_without_raw_references(data: Path, came_tokenized: bool) -> None:
     references, hypotheses = encoded(data)
-    (data / "text" / "test.raw.tgt").unlink()
+    if came_tokenized:
+        stamp = {"made_from": {"tokenized": True}, "counts": {}, "files": {}}
+        (data / "prepared.json").write_text(json.dumps(stamp))
+    else:
+        (data / "text" / "test.raw.tgt").unlink()
     scores = score_file(generated(data, references, hypotheses), data)
     side = side_of(data)
     lines = [[side.decode(line) for line in lines] for lines in (hypotheses, references)]
