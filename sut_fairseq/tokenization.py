@@ -25,7 +25,7 @@ SUBWORDS = ("words", "bpe", "sentencepiece")
 
 _BPE_MARK = "@@"  # ends a subword that does not end its word
 _SENTENCEPIECE_MARK = "\u2581"  # stands for the space before a word
-_MAX_CACHED_WORDS = 200_000  # subword-nmt remembers every word it has split, without a limit
+_MAX_CACHED_WORDS = 50_000  # subword-nmt remembers every word it has split, without a limit
 
 # Characters that show nothing, Moses' "non-printing" ones. The joiners U+200C and U+200D stay:
 # they are part of the spelling of Persian and of Indic languages.

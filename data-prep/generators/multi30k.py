@@ -10,7 +10,8 @@ from pathlib import Path
 
 from download import fetch
 from raw_files import DOWNLOADS, checksums, find
-from translation import Corpus, make_parser, prepare, run
+from text_files import exit_when_killed, run
+from translation import Corpus, make_parser, prepare
 
 PROGRAM = "multi30k.sh"
 # The checksums in SHA256SUMS, not the address, say which version of the files is meant.
@@ -65,4 +66,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    exit_when_killed()
     run(main, PROGRAM)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import signal
 import sys
 import time
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ from parallel_pairs import SIDES, SPLITS, Inputs, check_files, checksum
 from prepared_folder import check_replaceable, is_current, put_in_place, read_stamp, write_stamp
 from subword_models import BPE_WORDS, SENTENCEPIECE_SENTENCES
 from text_chunks import cores
-from text_files import InputError, Parser, run
+from text_files import InputError, Parser, exit_when_killed, run
 from text_pipeline import prepare_text
 from text_sides import TextSide, TokenizationError
 from training_command import DEFAULT_TASK, report, training_command
@@ -228,6 +227,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # A polite kill cleans up as Ctrl-C does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    exit_when_killed()
     run(main, PROGRAM)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
-from functools import partial
+from collections import Counter, defaultdict
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, Iterator, NamedTuple, Tuple
 
 from text_files import InputError
+
+Pair = Tuple[str, str]
 
 # Beyond these the memory of the learners would grow and the subwords hardly change.
 BPE_WORDS = 500_000  # different words, the most frequent ones
@@ -25,7 +28,7 @@ def count_words(counts: Counter[str], more: Counter[str]) -> None:
 
 
 def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
-    """Learn BPE codes from word counts and write them to `path`.
+    """Learn BPE codes from word counts and write them to `path` as subword-nmt reads them.
 
     Args:
         counts: the words of the training text.
@@ -35,23 +38,91 @@ def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
     Raises:
         InputError: if there is nothing to merge.
     """
-    from subword_nmt import learn_bpe as subword_nmt
     from tqdm import tqdm
 
-    # Its own progress bar would fill a log file.
-    subword_nmt.tqdm = partial(tqdm, desc="learning BPE", disable=None, leave=False)
     # In an order of their own, so that equal counts give the same codes on every run.
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:BPE_WORDS]
-    codes = io.StringIO()
-    if any(len(word) > 1 for word, _ in words):
-        lines = (f"{word} {count}" for word, count in words)
-        subword_nmt.learn_bpe(lines, codes, merges, is_dict=True)
-    if codes.getvalue().count("\n") < 2:
+    found = islice(find_merges(words), merges)
+    codes = [
+        f"{left} {right}\n"
+        for left, right in tqdm(found, "learning BPE", merges, disable=None, leave=False)
+    ]
+    if not codes:
         raise InputError(
             "--bpe finds no two letters that follow each other twice: train on more text, or leave "
             "--bpe out."
         )
-    path.write_text(codes.getvalue(), encoding="utf-8", newline="\n")
+    path.write_text("#version: 0.2\n" + "".join(codes), encoding="utf-8", newline="\n")
+
+
+class _Reversed(NamedTuple):
+    """A pair of symbols that sorts before the pairs that it would sort after."""
+
+    pair: Pair
+
+    def __lt__(self, other: tuple[Pair]) -> bool:  # type: ignore[override]
+        return self.pair > other[0]
+
+
+def find_merges(words: Iterable[tuple[str, int]]) -> Iterator[Pair]:
+    """Yield the merges of byte pair encoding (Sennrich et al., 2016), the most frequent pair first.
+
+    They are those that subword-nmt finds, of equally frequent pairs the last in the alphabet; the
+    most frequent pair comes from a heap here, not from a search through all pairs.
+
+    Args:
+        words: different words and how often each occurs.
+    """
+    counted = list(words)
+    spelled = [[*word[:-1], word[-1] + "</w>"] for word, _ in counted]
+    counts: dict[Pair, int] = defaultdict(int)
+    where: dict[Pair, list[int]] = defaultdict(list)  # words that have, or once had, the pair
+    for index, symbols in enumerate(spelled):
+        for pair in zip(symbols, symbols[1:]):
+            counts[pair] += counted[index][1]
+            where[pair].append(index)
+    heap = [(-count, _Reversed(pair)) for pair, count in counts.items()]
+    heapify(heap)
+    while heap:
+        count, entry = heappop(heap)
+        pair = entry.pair
+        if counts[pair] != -count:
+            # It has become rarer since; it waits for its turn with the count that it has now.
+            if counts[pair] > 1:
+                heappush(heap, (-counts[pair], entry))
+            continue
+        if counts[pair] < 2:
+            return
+        yield pair
+        grown = set()
+        for index in set(where.pop(pair)):
+            old, times = spelled[index], counted[index][1]
+            new = spelled[index] = _merge(old, pair)
+            if len(new) == len(old):
+                continue
+            for changed in zip(old, old[1:]):
+                counts[changed] -= times
+            for changed in zip(new, new[1:]):
+                counts[changed] += times
+                if pair[0] + pair[1] in changed:
+                    where[changed].append(index)
+                    grown.add(changed)
+        for changed in grown:
+            heappush(heap, (-counts[changed], _Reversed(changed)))
+
+
+def _merge(symbols: list[str], pair: Pair) -> list[str]:
+    """Join every occurrence of a pair, from left to right."""
+    merged: list[str] = []
+    start = 0
+    while start < len(symbols):
+        if symbols[start] == pair[0] and symbols[start + 1 : start + 2] == [pair[1]]:
+            merged.append(pair[0] + pair[1])
+            start += 2
+        else:
+            merged.append(symbols[start])
+            start += 1
+    return merged
 
 
 def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads: int) -> None:

@@ -7,10 +7,14 @@ import signal
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from itertools import islice
+from multiprocessing import Pipe, Process
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Tuple, TypeVar
+from typing import Any, Callable, Iterable, Iterator, List, Tuple, TypeVar
+
+from text_files import InputError
 
 CHUNK = 1000  # pairs
 
@@ -55,30 +59,51 @@ def ordered_map(
 ) -> Iterator[Result]:
     """Yield `function(item)` for each item in order, computed by `workers` processes.
 
-    No more than a few items for each process are read ahead, so that a slow consumer does not let
-    results pile up. With one worker nothing is started.
+    Each process has one item at a time, so that neither items nor results pile up however slow
+    the consumer is. With one worker nothing is started.
+
+    Raises:
+        InputError: if a process was killed. Exceptions of `function` are raised here.
     """
     if workers == 1:
         yield from map(function, items)
         return
-    waiting: deque[Future[Result]] = deque()
-    with ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),)) as pool:
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                if len(waiting) > 3 * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+    remaining = iter(items)
+    processes: list[Process] = []
+    busy: deque[Connection] = deque()
+    try:
+        for item in islice(remaining, workers):
+            connection, its_end = Pipe()
+            processes.append(Process(target=_work, args=(function, its_end, os.getpid())))
+            processes[-1].start()
+            its_end.close()
+            connection.send(item)
+            busy.append(connection)
+        while busy:
+            connection = busy.popleft()
+            succeeded, result = connection.recv()
+            if not succeeded:
+                raise result
+            for item in islice(remaining, 1):
+                connection.send(item)
+                busy.append(connection)
+            yield result
+    except (EOFError, ConnectionError) as error:
+        raise InputError(
+            "a process of this program was killed, most likely because memory ran out: free some, "
+            "or let the program use fewer cores (`taskset -c 0-3`)."
+        ) from error
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
 
 
-def _begin(parent: int) -> None:
-    """Leave Ctrl-C and kill to the parent, and end when it has been killed."""
+def _work(function: Callable[[Any], Any], connection: Connection, parent: int) -> None:
+    """Answer items with results until killed, or until the parent is gone."""
+    # Ctrl-C and a kill of the whole group are for the parent to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -86,3 +111,11 @@ def _begin(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    with suppress(EOFError, ConnectionError):  # the parent has gone
+        while True:
+            item = connection.recv()
+            try:
+                answer = (True, function(item))
+            except Exception as error:
+                answer = (False, error)
+            connection.send(answer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import signal
 import sys
 import zlib
 from pathlib import Path
@@ -66,6 +67,16 @@ def read_lines(path: Path) -> Iterator[str]:
         ) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def exit_when_killed() -> None:
+    """Let a polite kill clean up as Ctrl-C does; a second one does not interrupt that."""
+
+    def leave(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def run(main: Callable[[], None], program: str) -> None:

@@ -6,14 +6,12 @@ import argparse
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
 from typing import Callable, Iterable, NamedTuple, Sequence
 
-import text_files
 from parallel_pairs import SPLITS
 from text_files import InputError, Parser, read_lines
 
@@ -126,14 +124,20 @@ def prepare(
             words += [str(folder / f"{name}.src"), str(folder / f"{name}.tgt")]
         if args.limit is not None:
             print(f"--limit: at most {args.limit} pairs of each set are kept.", flush=True)
-        status = subprocess.run(words).returncode
+        status = call(words)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if status != 0:
         sys.exit(status)
 
 
-def run(main: Callable[[], None], program: str) -> None:
-    """`text_files.run`, for a program that has a temporary folder to remove when it is killed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    text_files.run(main, program)
+def call(words: list[str]) -> int:
+    """Run a program and return its status; it is given the time to clean up when this one ends."""
+    process = subprocess.Popen(words)
+    try:
+        return process.wait()
+    except SystemExit:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
