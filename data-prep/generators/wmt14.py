@@ -2,9 +2,8 @@
 
 Training text is Europarl v7, Common Crawl and News Commentary v9; validation is newstest2013, the
 test set newstest2014. Moses normalisation and tokenisation, joint BPE of 32,000 merges, then
-training pairs with 1 to 250 symbols a side and a ratio of at most 1.5 (SUT, appendix A, after
-fairseq's recipe). Hyphens stay in their words, as in the sample that public repositories hold and
-as compound-split BLEU wants them.
+training pairs with 1 to 250 symbols a side and a ratio of at most 1.5. Hyphens stay in their
+words, as in the tokenised sample, so that BLEU with compound splitting differs from BLEU without.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ OFFICIAL = (
     ("train", CRAWL, ("commoncrawl.de-en.en", "commoncrawl.de-en.de"), (2_399_123,)),
     ("train", NEWS, ("news-commentary-v9.de-en.en", "news-commentary-v9.de-en.de"), (201_288,)),
     ("valid", DEV, ("newstest2013.en", "newstest2013.de"), (3_000,)),
-    # 2,737 are those of test-filtered.tgz, on which the participants of 2014 were ranked.
+    # 2,737 pairs are those of test-filtered.tgz, which some report on.
     (
         "test",
         TEST,
@@ -154,7 +153,7 @@ def main() -> None:
         "use the official archives or the files in them (europarl-v7.de-en.en, ..., also .gz) "
         "here, or the tokenised sample (train10k.en, newstest2013.en, ...)",
         32_000,
-        "Without --raw, 1.7 GB are fetched from www.statmt.org; downloads are resumed after an\n"
+        "Without --raw, about 1.7 GB are fetched from www.statmt.org; downloads are resumed after an\n"
         "interruption and kept in data-bin/downloads. No official checksums are known, so those\n"
         "of the first download are printed, recorded (<file>.sha256) and required from then on.",
     )
