@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import check
 
@@ -25,8 +26,11 @@ class HaltingState(NamedTuple):
     accumulated: Tensor
 
     def select(self, chosen: Tensor) -> HaltingState:
-        """The state of the tokens at these places, `(num_chosen,)`."""
-        return HaltingState(self.log_remaining[chosen], self.accumulated[chosen])
+        """The state of the tokens at these places, `(num_chosen,)`, all different."""
+        return HaltingState(
+            DistinctRows.apply(self.log_remaining, chosen),
+            DistinctRows.apply(self.accumulated, chosen),
+        )
 
 
 class StickBreakingHalting(nn.Module):

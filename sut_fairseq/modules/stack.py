@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.block import TransformerBlock
@@ -153,12 +154,15 @@ class Stack(nn.Module):
             remaining = None if halting_state is None else halting_state.log_remaining.exp()
             weights = tokens.weights(remaining, hidden)
             counts.run(tokens.count(), None if remaining is None else weights)
-            inputs = (hidden, expected_states, tokens, halting_state, weights, memory, cross_memory)
+            inputs = (hidden, tokens, halting_state, weights, memory, cross_memory)
             if self.checkpoint_activations and self.training:
                 outputs = checkpoint(self._run_step, *inputs, use_reentrant=False)
             else:
                 outputs = self._run_step(*inputs)
-            hidden, expected_states, step_routing = outputs
+            hidden, own, step_routing = outputs
+            # The first grid is the caller's; later ones nobody needs any more without gradients.
+            overwrite = step > 0 and not torch.is_grad_enabled()
+            expected_states = tokens.put(expected_states, own, overwrite=overwrite)
             for name, statistics in step_routing.items():
                 routing[name] = routing[name] + statistics if name in routing else statistics
 
@@ -187,7 +191,7 @@ class Stack(nn.Module):
         tokens, places = tokens.keep(~halted)
         if places is None:
             return tokens, hidden, halting_state
-        return tokens, hidden[places], halting_state.select(places)
+        return tokens, DistinctRows.apply(hidden, places), halting_state.select(places)
 
     def _tokens(self, padding_mask: Tensor) -> ActiveTokens:
         layout = self.layout
@@ -211,19 +215,18 @@ class Stack(nn.Module):
     def _run_step(
         self,
         hidden: Tensor,
-        expected_states: Tensor,
         tokens: ActiveTokens,
         halting_state: HaltingState | None,
         call_weights: Tensor | None,
         memory: Memory,
         cross_memory: Memory | None,
     ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
-        """One step for the active tokens: their h, the S of all tokens, routing statistics."""
+        """One step for the active tokens: their h and s, routing statistics."""
         output = self.block(hidden, tokens, memory, cross_memory, call_weights)
         own = output.hidden
         if self.halting is not None and halting_state is not None:
             own = self.halting.expected_state(own, halting_state)
-        return output.hidden, tokens.put(expected_states, own), output.routing
+        return output.hidden, own, output.routing
 
     def _update_keys_values(
         self,
@@ -238,10 +241,13 @@ class Stack(nn.Module):
         new = self.block.keys_values(changed.take(expected_states))
         if keys_values is None:
             return self._grids(changed, new)
-        return changed.put(keys_values[0], new[0]), changed.put(keys_values[1], new[1])
+        overwrite = not torch.is_grad_enabled()
+        keys, values = (changed.put(*pair, overwrite=overwrite) for pair in zip(keys_values, new))
+        return keys, values
 
     @staticmethod
     def _grids(tokens: ActiveTokens, new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Lay keys and values `(num_tokens, ...)` out as `(batch, length, ...)`; 0 elsewhere."""
-        blank = new[0].new_zeros(tokens.batch, tokens.length, *new[0].shape[1:])
-        return tokens.put(blank, new[0]), tokens.put(blank, new[1])
+        shape = (tokens.batch, tokens.length, *new[0].shape[1:])
+        keys, values = (tokens.put(own.new_zeros(shape), own, overwrite=True) for own in new)
+        return keys, values

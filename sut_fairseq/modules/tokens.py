@@ -81,8 +81,11 @@ class ActiveTokens(ABC):
         """Read the tokens from `(batch, length, ...)`: -> `(num_tokens, ...)`."""
 
     @abstractmethod
-    def put(self, grid: Tensor, values: Tensor) -> Tensor:
-        """`(batch, length, ...)` with the active tokens' `(num_tokens, ...)` in their places."""
+    def put(self, grid: Tensor, values: Tensor, *, overwrite: bool = False) -> Tensor:
+        """`(batch, length, ...)` with the active tokens' `(num_tokens, ...)` in their places.
+
+        With `overwrite` the grid itself may be written to.
+        """
 
     @abstractmethod
     def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
@@ -138,10 +141,14 @@ class CompactTokens(ActiveTokens):
         flat = grid.flatten(0, 1)
         return flat if self._is_everything else DistinctRows.apply(flat, self.index)
 
-    def put(self, grid: Tensor, values: Tensor) -> Tensor:
+    def put(self, grid: Tensor, values: Tensor, *, overwrite: bool = False) -> Tensor:
+        values = values.to(grid.dtype)
         if self._is_everything:
-            return values.to(grid.dtype).view(grid.shape)
-        return grid.flatten(0, 1).index_copy(0, self.index, values.to(grid.dtype)).view(grid.shape)
+            return values.view(grid.shape)
+        if overwrite:
+            grid.view(-1, *grid.shape[2:]).index_copy_(0, self.index, values)
+            return grid
+        return grid.flatten(0, 1).index_copy(0, self.index, values).view(grid.shape)
 
     def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
         if memory_rows is None:
@@ -189,7 +196,7 @@ class MaskedTokens(ActiveTokens):
     def take(self, grid: Tensor) -> Tensor:
         return grid.flatten(0, 1)
 
-    def put(self, grid: Tensor, values: Tensor) -> Tensor:
+    def put(self, grid: Tensor, values: Tensor, *, overwrite: bool = False) -> Tensor:
         chosen = self.active.view(self.batch, self.length, *[1] * (grid.dim() - 2))
         return torch.where(chosen, values.to(grid.dtype).view(grid.shape), grid)
 
