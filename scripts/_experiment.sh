@@ -4,13 +4,20 @@
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/_environment.sh"
 
-# paper_settings: the optimisation of Table 7 for formal languages; 4 batches for each update.
+# paper_settings: the optimisation of Table 7 for formal languages (4 batches for each update), the
+# dense model of the paper's CFQ runs, the experts of its logical inference model in as many steps, or
+# the baseline of its Appendix B.3, fairseq's Transformer for IWSLT.
 paper_settings() {
     settings=(
         --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
         --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000
         --max-tokens 16384 --update-freq 4 --max-epoch 450
     )
+    case "$model" in
+        sut) settings+=(--arch sut_logical_inference --encoder-layers 8 --decoder-layers 8) ;;
+        ut) settings+=(--arch ut_cfq) ;;
+        transformer) settings+=(--arch transformer_iwslt_de_en) ;;
+    esac
 }
 
 # small_settings UPDATES: states of 128, and a learning rate that decays to zero, without which few
@@ -44,6 +51,7 @@ training_options() {
   --out DIR       folder of the run (default: runs/$experiment/<data>-<model>[-small]-seed-<N>)
   --seed N        default: 1
   --updates N     stop after N updates (with --small also the length of the schedule)
+  --dry-run       print the command of fairseq-train (without --cpu) and stop
   --help          show this
   -- OPTION ...   more options for fairseq-train; they win over those of the script
 
@@ -54,7 +62,7 @@ HELP
 # read_training_options "$@": sets data, model, small, out, seed, updates and more; and the variable
 # that $own_option (`--name`, if the script sets it) is called like.
 read_training_options() {
-    data="" model="${models%% *}" small="" out="" seed=1 updates="" more=()
+    data="" model="${models%% *}" small="" out="" seed=1 updates="" dry_run="" more=()
     while [ $# -gt 0 ]; do
         case "$1" in
             -h | --help)
@@ -63,6 +71,7 @@ read_training_options() {
                 exit 0
                 ;;
             --small) small=1 ;;
+            --dry-run) dry_run=1 ;;
             --data | --model | --out | --seed | --updates | ${own_option:---data})
                 [ $# -ge 2 ] || die "$1 needs a value; --help explains every option."
                 printf -v "${1#--}" %s "$2"
@@ -107,10 +116,11 @@ train() {
     local maximize=(--maximize-best-checkpoint-metric) every="${2:-1000}"
     [ "$1" != nll_loss ] || maximize=()
     [ "$every" -le "${updates:-$every}" ] || every="$updates"
-    prepare_machine
+    device=()
+    [ -n "$dry_run" ] || prepare_machine
     out="${out:-$repository/runs/$experiment/$(basename "$data")-$model${small:+-small}-seed-$seed}"
-    mkdir -p "$out"
-    out="$(cd -- "$out" && pwd -P)"
+    [ -n "$dry_run" ] || mkdir -p "$out"
+    out="$(realpath -m -- "$out")"
     local command=(
         fairseq-train "$data" --user-dir "$repository/sut_fairseq" --source-lang src --target-lang tgt
         --criterion cross_entropy_with_auxiliary
@@ -123,6 +133,11 @@ train() {
         --log-interval 20 ${updates:+--max-update "$updates"}
         ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
     )
+    if [ -n "$dry_run" ]; then
+        printf '%q ' "${command[@]}"
+        printf '\n'
+        return
+    fi
     # A run of other settings must not be continued as if it were this one.
     printf '%q ' "${command[@]}" >"$out/command.new"
     if [ -e "$out/command" ] && ! cmp -s "$out/command" "$out/command.new"; then

@@ -31,11 +31,8 @@ if [ -n "$small" ]; then
 else
     paper_settings
     case "$model" in
-        ut) settings+=(--arch ut_cfq) ;;
         ut_fixed) settings+=(--arch ut_cfq --encoder-halting none --decoder-halting none) ;;
         ut_t5) settings+=(--arch ut_cfq_t5) ;;
-        sut) settings+=(--arch sut_logical_inference --encoder-layers 8 --decoder-layers 8) ;;
-        transformer) settings+=(--arch transformer_iwslt_de_en) ;;
     esac
 fi
 train exact_match

@@ -36,10 +36,7 @@ if [ -n "$small" ]; then
     esac
 else
     paper_settings
-    case "$model" in
-        sut) settings+=(--arch sut_logical_inference) ;;
-        transformer) settings+=(--arch transformer_iwslt_de_en) ;;
-    esac
+    [ "$model" != sut ] || settings+=(--encoder-layers 12 --decoder-layers 12)
 fi
 settings+=(--task classification_as_translation --group-column operators)
 train accuracy "${small:+3000}"

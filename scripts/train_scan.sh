@@ -26,10 +26,5 @@ if [ -n "$small" ]; then
     small_settings 2500
 else
     paper_settings
-    case "$model" in
-        sut) settings+=(--arch sut_logical_inference --encoder-layers 8 --decoder-layers 8) ;;
-        ut) settings+=(--arch ut_cfq) ;;
-        transformer) settings+=(--arch transformer_iwslt_de_en) ;;
-    esac
 fi
 train exact_match "${small:+250}"

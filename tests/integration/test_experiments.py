@@ -1,0 +1,140 @@
+"""The scripts of the experiments: what they ask of fairseq-train, and one from data to table."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shlex
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from fairseq import options
+
+import sut_fairseq  # noqa: F401  (registers the architectures)
+from tests.integration.commands import USER_DIR
+
+MODELS = {
+    "cfq": "ut ut_fixed ut_t5 sut transformer",
+    "cogs": "sut ut transformer",
+    "listops": "sut transformer",
+    "logical_inference": "sut transformer",
+    "multi30k": "sut ut transformer",
+    "pcfg": "sut ut transformer",
+    "scan": "sut ut transformer",
+    "wmt14": "sut_base sut_big ut_base ut_big transformer",
+}
+SCRIPTS = sorted(path.name for path in (USER_DIR.parent / "scripts").glob("*_*.sh"))
+COMMANDS = [name for name in SCRIPTS if not name.startswith("_")]
+
+
+def bash(*words: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
+    script, *arguments = map(str, words)
+    process = subprocess.run(
+        ["bash", str(USER_DIR.parent / "scripts" / script), *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert not ok or process.returncode == 0, process.stderr[-3000:]
+    return process
+
+
+def settings(experiment: str, data: Path, *arguments: object) -> Namespace:
+    """What fairseq makes of the command that a training script would run."""
+    words = ("--data", data, "--dry-run", *arguments)
+    command = shlex.split(bash(f"train_{experiment}.sh", *words).stdout.splitlines()[-1])
+    assert command[0] == "fairseq-train"
+    return options.parse_args_and_arch(options.get_training_parser(), command[1:])
+
+
+@pytest.mark.parametrize("experiment", MODELS)
+def test_every_model_and_size(experiment: str, data: Path) -> None:
+    """Each is a command that fairseq understands, with a model of the promised kind."""
+    for model in MODELS[experiment].split():
+        small = () if model.startswith("ut_") else ("--small",)
+        for size in {(), small}:
+            parsed = settings(experiment, data, "--model", model, *size)
+            assert ("transformer" in parsed.arch) == (model == "transformer")
+            assert parsed.required_batch_size_multiple == 1
+            if not size and experiment not in ("wmt14", "multi30k"):
+                assert (parsed.lr, parsed.warmup_updates) == ([7e-4], 4000)
+                assert (parsed.max_tokens, parsed.update_freq) == (16384, [4])
+            if not size and model == "sut":
+                steps = {"logical_inference": 12, "listops": 12, "multi30k": 6}.get(experiment, 8)
+                assert parsed.encoder_layers == parsed.decoder_layers == steps
+
+
+def test_ablations(data: Path) -> None:
+    """Table 2: one part is left out, and everything else stays."""
+    whole = vars(settings("wmt14", data))
+    assert whole["max_tokens"] * whole["update_freq"][0] == 8192 * 32
+    changed = {}
+    for part in ("mim", "momha", "act", "halting"):
+        own = vars(settings("wmt14", data, "--without", part))
+        changed[part] = {name for name in own if own[name] != whole[name]}
+    assert changed == {
+        "mim": {"mutual_information_weight", "load_balance_weight"},
+        "momha": {"encoder_attention_heads", "attention_experts", "attention_top_k"},
+        "act": {"expected_depth_weight"},
+        "halting": {"encoder_halting", "decoder_halting"},
+    }
+
+
+def test_a_users_own_options_win(data: Path) -> None:
+    parsed = settings("scan", data, "--small", "--seed", 7, "--", "--lr", 0.5, "--max-tokens", 9)
+    assert (parsed.lr, parsed.max_tokens, parsed.seed) == ([0.5], 9, 7)
+
+
+def test_from_data_to_table(text: Path, data: Path, tmp_path: Path) -> None:
+    train = ("train_scan.sh", "--data", data, "--small", "--updates", 3, "--out", tmp_path)
+    shown = bash(*train).stdout
+    assert f"bash scripts/evaluate_scan.sh --run {tmp_path}" in shown
+    assert "already trained" in bash(*train).stdout
+    refused = bash(*train, "--seed", 2, ok=False)
+    assert refused.returncode == 1 and "holds a run of other settings" in refused.stderr
+
+    shown = bash("evaluate_scan.sh", "--run", tmp_path, "--split", "addprim_jump").stdout
+    assert "published" in shown
+    with open(tmp_path / "test-by-target_length.csv", newline="") as file:
+        *groups, total = csv.DictReader(file)
+    assert total["group"] == "all" and total["published"] == "0.0"
+    assert sum(int(row["sentences"]) for row in groups) == int(total["sentences"]) == 11
+    assert (tmp_path / "test-by-target_length.png").stat().st_size > 0
+
+    bash("sweep_alpha_threshold.sh", "--run", tmp_path, "--max-sentences", 3)
+    with open(tmp_path / "test-sweep.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["alpha_threshold"]) for row in rows] == [
+        *(tenth / 10 for tenth in range(1, 10)),
+        0.999,
+    ]
+    skipped = [float(row["skipped"]) for row in rows]
+    assert skipped == sorted(skipped, reverse=True)
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_help(script: str) -> None:
+    assert bash(script, "--help").stdout.startswith(f"usage: bash scripts/{script} ")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("train_scan.sh", "--data is missing: name the folder that data-prep/ made."),
+        ("train_scan.sh --data /", "has no dict.src.txt: make the folder with data-prep/ first."),
+        ("train_scan.sh --data", "--data needs a value; --help explains every option."),
+        ("train_scan.sh --model rnn", "--model must be one of: sut ut transformer, but is `rnn`"),
+        ("train_scan.sh --updates 0", "--seed and --updates take whole numbers from 1, not `0`."),
+        ("train_scan.sh --fast", "unknown option `--fast`; --help lists the options there are."),
+        ("evaluate_scan.sh", "--run is missing: name the folder that the training script made."),
+        ("evaluate_scan.sh --run /", "has no checkpoints/checkpoint_best.pt: train first."),
+        ("evaluate_scan.sh --fast", "unknown option `--fast`; --help lists the options there are."),
+    ],
+)
+def test_bad_options(words: str, sentence: str) -> None:
+    script, *arguments = words.split()
+    process = bash(script, *arguments, ok=False)
+    assert process.returncode == 1 and process.stderr.count("\n") == 1
+    assert process.stderr.startswith(f"{script}: error: ") and sentence in process.stderr
