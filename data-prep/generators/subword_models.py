@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 from pathlib import Path
 from typing import Iterable, Iterator, NamedTuple, Tuple
@@ -41,7 +41,7 @@ def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
     from tqdm import tqdm
 
     # In an order of their own, so that equal counts give the same codes on every run.
-    words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:BPE_WORDS]
+    words = nsmallest(BPE_WORDS, counts.items(), key=lambda item: (-item[1], item[0]))
     found = islice(find_merges(words), merges)
     codes = [
         f"{left} {right}\n"
