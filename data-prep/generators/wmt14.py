@@ -154,7 +154,7 @@ def main() -> None:
         "here, or the tokenised sample (train10k.en, newstest2013.en, ...)",
         32_000,
         "Without --raw, about 1.7 GB are fetched from www.statmt.org; downloads are resumed after\n"
-        "an interruption and kept in data-bin/downloads. No official checksums are known, so those\n"
+        "an interruption, kept in data-bin/downloads. No official checksums are known, so those\n"
         "of the first download are printed, recorded (<file>.sha256) and required from then on.",
     )
     args = parser.parse_args()
