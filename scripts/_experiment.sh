@@ -101,6 +101,12 @@ make the folder with data-prep/ first."
     data="$(cd -- "$data" && pwd -P)"
 }
 
+# run_folder: print the folder of the run, the one given with --out or the default.
+run_folder() {
+    realpath -m -- \
+        "${out:-$repository/runs/$experiment/$(basename "$data")-$model${small:+-small}-seed-$seed}"
+}
+
 # prepare_machine: the environment, one thread for each core, and $device for fairseq's commands.
 prepare_machine() {
     prepare_environment
@@ -118,9 +124,8 @@ train() {
     [ "$every" -le "${updates:-$every}" ] || every="$updates"
     device=()
     [ -n "$dry_run" ] || prepare_machine
-    out="${out:-$repository/runs/$experiment/$(basename "$data")-$model${small:+-small}-seed-$seed}"
+    out="$(run_folder)"
     [ -n "$dry_run" ] || mkdir -p "$out"
-    out="$(realpath -m -- "$out")"
     local command=(
         fairseq-train "$data" --user-dir "$repository/sut_fairseq" --source-lang src --target-lang tgt
         --criterion cross_entropy_with_auxiliary
@@ -155,6 +160,6 @@ choose another --out."
         say "trained"
         printf '%s s\n' "$SECONDS" >"$out/trained"
     fi
-    evaluation="${evaluation:-evaluate_$experiment.sh --run OUT}"
-    say "evaluate it: bash scripts/${evaluation/OUT/$out}"
+    local command_line="${evaluation:-evaluate_$experiment.sh --run OUT}"
+    say "evaluate it: bash scripts/${command_line/OUT/$out}"
 }

@@ -33,6 +33,7 @@ PATTERNS = {
     "C": re.compile(r"\( (and|or) \( not "),
 }
 COLUMNS = ("operators", *PATTERNS)
+SHORT_OPERATORS = 3
 VALID_EVERY = 10
 
 TRAINED_ON = {"full": 135_529, "A": 128_969, "B": 87_948, "C": 51_896}
@@ -161,7 +162,8 @@ def make_parts(train: list[Example], test: list[Example], split: str) -> Parts:
         split: `full`, `A`, `B` or `C`.
 
     Returns:
-        `train`, `valid` (every tenth line that is kept), `test`, and for A, B and C `heldout`.
+        `train`, `valid` (every tenth line that is kept), `test`, `short` (the training lines of few
+        operators), and for A, B and C `heldout`.
     """
     kept, heldout = train, []
     if split != "full":
@@ -173,6 +175,7 @@ def make_parts(train: list[Example], test: list[Example], split: str) -> Parts:
         "valid": kept[VALID_EVERY - 1 :: VALID_EVERY],
         "test": test,
     }
+    parts["short"] = [e for e in parts["train"] if int(e.values[0]) <= SHORT_OPERATORS]
     if split != "full":
         parts["heldout"] = heldout
     return parts
@@ -191,7 +194,8 @@ def main() -> None:
         "the columns\n`operators` (0 to 12, where 12 stands for more too) and `A`, `B`, `C` (yes "
         "or no: what those splits\nhold out of training). So the result of split A is the accuracy "
         "on the test set's group A=yes.\nThe training lines that A, B or C leave out are unseen "
-        "as well: they are the further set `heldout`.",
+        "as well: they are the further set `heldout`. The set `short` are the training lines of at "
+        f"most {SHORT_OPERATORS}\noperators, for an easier beginning (`--train-subset short`).",
     )
     parser.add_argument(
         "--split", choices=list(TRAINED_ON), default="full",

@@ -89,7 +89,8 @@ def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) 
     assert "A: 128,969 lines to train on, 37,367 test; the published sizes agree" in first.stdout
     command = f"bash scripts/train_logical_inference.sh --data {out.resolve()}"
     assert first.stdout.splitlines()[-1].strip() == command
-    assert prepared(out) == {"train": 400, "valid": 400, "test": 400, "heldout": 400}
+    sizes = {"train": 400, "valid": 400, "test": 400, "short": 400, "heldout": 400}
+    assert prepared(out) == sizes
     for part in ("valid", "test", "heldout"):
         assert columns(out, part) == {"operators", "A", "B", "C"}
         assert (out / f"{part}.src-tgt.src.bin").stat().st_size > 0

@@ -163,6 +163,8 @@ def test_splits_of_the_published_lines(published: dict[str, list[Example]], spli
     assert len(parts["train"]) + len(parts["valid"]) == KEPT[split]
     assert len(parts["valid"]) == KEPT[split] // 10
     assert kept + Counter(parts.get("heldout", [])) == Counter(train)
+    short = [example for example in parts["train"] if int(example.values[0]) <= 3]
+    assert parts["short"] == short
     if split == "full":
         assert (len(parts["train"]), len(parts["valid"])) == (121_977, 13_552)
         # The running counter over train0 to train6 starts at 1: line 10 is the first.
