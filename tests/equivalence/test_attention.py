@@ -228,13 +228,17 @@ def test_a_mixture_of_one_is_the_dense_layer() -> None:
 
 def test_scores_are_scaled_and_weights_sum_to_one() -> None:
     """Known values: one head of size 4, score q.k / 2, softmax over two keys."""
-    core = AttentionCore()
+    layer = build_attention(Options(num_heads=1), 1)
+    head_dim = layer.head_dim
+    states = normal(2, EMBED_DIM).float()
+    keys, values = layer.keys_values(states)
+    query = layer.query(states[:1])
     tokens = ActiveTokens.from_mask(torch.ones(1, 1, dtype=torch.bool))
-    keys = torch.tensor([[2.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 1, 2, 4)
-    values = torch.tensor([[1.0, 1, 0, 0], [0, 1, 0, 0]]).view(1, 1, 2, 4)
-    query = torch.tensor([3.0, 0, 0, 0]).view(1, 1, 1, 4)
-    context = core(query, tokens, Memory(keys, values)).flatten()
-    expected = torch.tensor([1 / (1 + math.exp(-3)), 1, 0, 0])
+    memory = Memory(keys.view(1, 1, 2, head_dim), values.view(1, 1, 2, head_dim))
+    context = layer.core(query.view(1, 1, 1, head_dim), tokens, memory).flatten()
+    scores = layer.key(states) @ query[0] / math.sqrt(head_dim)
+    first = 1 / (1 + torch.exp(scores[1] - scores[0]))
+    expected = first * layer.value(states[0]) + (1 - first) * layer.value(states[1])
     torch.testing.assert_close(context, expected)
 
 

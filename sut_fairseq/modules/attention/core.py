@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -16,7 +15,7 @@ from sut_fairseq.modules.tokens import ActiveTokens
 
 
 class AttentionCore(nn.Module):
-    """context = distribution(q . k / sqrt(head_dim) + position scores) v.
+    """context = distribution(q . k + position scores) v, with k divided by sqrt(head_dim) before.
 
     Each token may bring several groups of heads (the experts it chose); all groups share the keys
     and values, which are not repeated in memory: groups fold into the query axis.
@@ -90,11 +89,10 @@ class AttentionCore(nn.Module):
     ) -> Tensor:
         """Scores, distribution and weighted sum for `(rows, heads, width, top_k, dim)` queries."""
         num_keys = memory.keys.shape[2]
-        scaled = queries / math.sqrt(queries.shape[-1])
         shape = (*queries.shape[:4], num_keys)
-        scores = (scaled.flatten(2, 3) @ memory.keys.transpose(2, 3)).view(shape)
+        scores = (queries.flatten(2, 3) @ memory.keys.transpose(2, 3)).view(shape)
         if self.positions is not None:
-            scores = scores + self.positions(scaled, positions, num_keys, furthest)
+            scores = scores + self.positions(queries, positions, num_keys, furthest)
         weights = self.dropout(self.distribution(scores, visible))
         context = torch.matmul(weights.flatten(2, 3), memory.values.to(weights.dtype))
         return context.view(queries.shape)
@@ -111,6 +109,6 @@ def _fused(queries: Tensor, memory: Memory, visible: Tensor | None, dropout: flo
             mask = mask.repeat_interleave(queries.shape[3], dim=2)
     keys, values = memory.keys.to(queries.dtype), memory.values.to(queries.dtype)
     context = F.scaled_dot_product_attention(
-        queries.flatten(2, 3), keys, values, attn_mask=mask, dropout_p=dropout
+        queries.flatten(2, 3), keys, values, attn_mask=mask, dropout_p=dropout, scale=1.0
     )
     return context.view(queries.shape)

@@ -23,7 +23,8 @@ class Memory(NamedTuple):
     """What is attended to.
 
     Attributes:
-        keys, values: `(batch, num_heads, num_keys, head_dim)`.
+        keys, values: `(batch, num_heads, num_keys, head_dim)`; the keys are divided by
+            sqrt(head_dim) already.
         padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
         query_offset: position, among the keys, of the queries' column 0 (self-attention only;
             greater than 0 when earlier positions come from a cache).

@@ -15,7 +15,8 @@ from sut_fairseq.modules.errors import check
 class RelativeWindow(nn.Module):
     """Learned relative position embeddings within a window (SUT 3.1; Shaw et al. 2018).
 
-    score(i, j) = q_i . r[clip(j - i, -W, W)], with embeddings r per head, initialised to zero.
+    score(i, j) = q_i . r[clip(j - i, -W, W)] / sqrt(head_dim), with embeddings r per head,
+    initialised to zero.
 
     Args:
         num_heads: number of heads that have embeddings of their own.
@@ -35,7 +36,7 @@ class RelativeWindow(nn.Module):
         """Score all keys for each query.
 
         Args:
-            queries: scaled queries, `(batch, num_heads, width, top_k, head_dim)`.
+            queries: `(batch, num_heads, width, top_k, head_dim)`.
             positions: position of each query among the keys, `(batch, width)`.
             num_keys: number of keys.
             furthest: upper bound of `positions`, so that only offsets that can occur are computed.
@@ -46,7 +47,8 @@ class RelativeWindow(nn.Module):
         lowest = max(-self.window, -furthest)
         highest = 0 if self.causal else min(self.window, num_keys - 1)
         embedding = self.embedding[:, lowest + self.window : highest + self.window + 1]
-        by_offset = queries.flatten(2, 3) @ embedding.to(queries.dtype).transpose(1, 2)
+        embedding = embedding.to(queries.dtype) * queries.shape[-1] ** -0.5
+        by_offset = queries.flatten(2, 3) @ embedding.transpose(1, 2)
         by_offset = by_offset.view(*queries.shape[:4], -1)
         first = positions + lowest
         # No gradient comes back from later keys of a causal attention.

@@ -23,6 +23,10 @@ class KeyValueProjection(nn.Module):
         self.value = xavier_linear(source_dim, num_heads * head_dim, bias=False)
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`."""
+        """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`.
+
+        The keys are divided by sqrt(head_dim) here, once, and not the queries of every expert.
+        """
         shape = (-1, self.num_heads, self.head_dim)
-        return self.key(states).view(shape), self.value(states).view(shape)
+        keys = self.key(states) * self.head_dim**-0.5
+        return keys.view(shape), self.value(states).view(shape)
