@@ -171,7 +171,7 @@ def main() -> None:
     found = {part: len(examples) for part, examples in parts.items()}
     check_counts(f"CFQ {args.split}", found, PUBLISHED_SIZES[args.split], args.limit)
     report_lengths(parts)
-    prepare(args, parts, ["query_length"], script="train_cfq.sh")
+    prepare(args, parts, ["query_length"], name="cfq", split=args.split)
 
 
 if __name__ == "__main__":

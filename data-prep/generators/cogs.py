@@ -69,7 +69,7 @@ def main() -> None:
     found = {part: len(examples) for part, examples in parts.items()}
     check_counts("COGS", found, PUBLISHED_SIZES, args.limit)
     check_types(parts["gen"], args.limit)
-    prepare(args, parts, ["type"], script="train_cogs.sh")
+    prepare(args, parts, ["type"], name="cogs")
 
 
 if __name__ == "__main__":

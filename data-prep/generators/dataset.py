@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import shlex
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence
 
 import text_files
 from text_files import InputError, Parser
@@ -163,12 +164,23 @@ def write_text(folder: Path, parts: Parts, columns: Sequence[str]) -> list[str]:
     return options
 
 
+def identity(name: str, split: str | None, limit: int | None) -> dict[str, Any]:
+    """Return the keys of the stamp by which a prepared folder is known (see `prepared_folder`)."""
+    about: dict[str, Any] = {"dataset": name}
+    if split is not None:
+        about["split"] = split
+    if limit is not None:
+        about["limited"] = True
+    return about
+
+
 def prepare(
     args: argparse.Namespace,
     parts: Parts,
     columns: Sequence[str] = (),
     *,
-    script: str,
+    name: str,
+    split: str | None = None,
     task: str = "translation",
 ) -> None:
     """Binarise the parts into `args.out`; ends the program if that fails.
@@ -177,14 +189,17 @@ def prepare(
         args: the options of `make_parser`, of which `out` and `limit` are used.
         parts: examples by part.
         columns: names of the examples' values, which are kept for evaluation beside all but train.
-        script: name of the training script, whose call is printed at the end.
+        name: of the data set, and of its training script, whose call is printed at the end.
+        split: which of its splits it is, where there are several.
         task: fairseq task of the folder.
     """
     parts = cut(parts, args.limit)
-    command = ["bash", f"scripts/{script}", "--data", str(args.out.resolve())]
+    command = ["bash", f"scripts/train_{name}.sh", "--data", str(args.out.resolve())]
+    about = json.dumps(identity(name, split, args.limit))
     with tempfile.TemporaryDirectory(prefix=f"{args.out.name}-text-") as folder:
         options = write_text(Path(folder), parts, columns)
         options += ["--out", str(args.out), "--task", task, "--train-with", shlex.join(command)]
+        options += ["--identity", about]
         sys.stdout.flush()
         with subprocess.Popen([sys.executable, str(PARALLEL_TEXT), *options]) as process:
             try:

@@ -103,6 +103,18 @@ def read_parts(args: argparse.Namespace) -> Parts:
     return take_validation(parts, args.valid_size)
 
 
+def split_name(args: argparse.Namespace) -> str:
+    """Return `lra` for expressions as published there, `generated` for others, or `nangia_bowman`.
+
+    The seed is free: LRA's own expressions were never published.
+    """
+    if args.raw is not None:
+        return "nangia_bowman"
+    lengths = Lengths(args.min_length, args.max_length)
+    is_lra = (tuple(args.sizes), lengths) == (tuple(LRA_SIZES.values()), LRA_LENGTHS)
+    return "lra" if is_lra else "generated"
+
+
 def main() -> None:
     """Generate or read the expressions and prepare them."""
     parser = make_parser(
@@ -152,7 +164,10 @@ def main() -> None:
     if args.raw is None and (args.train_file or args.test_file):
         parser.error("--train-file and --test-file need --raw")
     parts = generate_parts(args) if args.raw is None else read_parts(args)
-    prepare(args, parts, ["depth"], script="train_listops.sh", task="classification_as_translation")
+    prepare(
+        args, parts, ["depth"], name="listops", split=split_name(args),
+        task="classification_as_translation",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

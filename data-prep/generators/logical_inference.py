@@ -214,7 +214,7 @@ def main() -> None:
     published = {"lines to train on": TRAINED_ON[args.split], "test": TESTED_ON}
     check_counts(f"Logical inference {args.split}", counts, published, args.limit)
     prepare(
-        args, parts, COLUMNS, script="train_logical_inference.sh",
+        args, parts, COLUMNS, name="logical_inference", split=args.split,
         task="classification_as_translation",
     )  # fmt: skip
 

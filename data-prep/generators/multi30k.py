@@ -62,7 +62,8 @@ def main() -> None:
             for name, (file, size) in FILES.items()
         }
 
-    prepare(args, find_sets, ["--moses", source, target], "train_multi30k.sh")
+    split = "de-en" if args.reverse else None
+    prepare(args, find_sets, ["--moses", source, target], name="multi30k", split=split)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ inputs and options a second run only reads the stamp.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import time
@@ -18,7 +19,14 @@ from typing import Any
 
 from binarise import LOG, binarise, check_binarised
 from parallel_pairs import SIDES, SPLITS, Inputs, check_files, checksum
-from prepared_folder import check_replaceable, is_current, put_in_place, read_stamp, write_stamp
+from prepared_folder import (
+    check_replaceable,
+    file_sizes,
+    is_current,
+    put_in_place,
+    read_stamp,
+    write_stamp,
+)
 from subword_models import BPE_WORDS, SENTENCEPIECE_SENTENCES
 from text_chunks import cores
 from text_files import InputError, Parser, exit_when_killed, run
@@ -32,10 +40,8 @@ LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
 PARALLEL_FROM = 200_000  # training pairs; below, fairseq's workers cost more than they save
 
 
-def build(
-    inputs: Inputs, treatment: Treatment, made_from: dict[str, Any], out: Path
-) -> dict[str, Any]:
-    """Make the whole folder and put it at `out`; returns its stamp."""
+def build(inputs: Inputs, treatment: Treatment, stamp: dict[str, Any], out: Path) -> dict[str, Any]:
+    """Make the whole folder and put it at `out`; returns its stamp, `stamp` and what it holds."""
     started = time.monotonic()
     with put_in_place(out) as folder:
         print(f"{PROGRAM}: preparing the text ...", flush=True)
@@ -44,7 +50,8 @@ def build(
         print(f"{PROGRAM}: binarising with fairseq-preprocess ...", flush=True)
         binarise(folder, counts, treatment.joined, workers)
         check_binarised(folder, counts)
-        stamp = write_stamp(folder, made_from, counts)
+        stamp = {**stamp, "counts": counts, "files": file_sizes(folder)}
+        write_stamp(folder, stamp)
     print(f"{PROGRAM}: {out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
     return stamp
 
@@ -118,6 +125,7 @@ def make_parser() -> Parser:
     command.add_argument(
         "--train-with", metavar="COMMAND", help="print this command instead, as it is given"
     )
+    parser.add_argument("--identity", type=json.loads, default={}, help=argparse.SUPPRESS)
     return parser
 
 
@@ -213,13 +221,18 @@ def main() -> None:
         "languages": list(treatment.languages),  # as JSON reads it back
         "inputs": {name: checksum(path) for name, path in inputs.files().items()},
     }
+    wanted = {**args.identity, "made_from": made_from}
     stamp = read_stamp(out)
     if stamp and is_current(out, stamp, made_from):
         print(f"{PROGRAM}: {out} is up to date; nothing to do.")
+        found = {"counts": stamp["counts"], "files": stamp["files"]}
+        if stamp != {**wanted, **found}:  # the same text under another name
+            stamp = {**wanted, **found}
+            write_stamp(out, stamp)
     else:
         if stamp:
             check_replaceable(out, stamp)
-        stamp = build(inputs, treatment, made_from, out)
+        stamp = build(inputs, treatment, wanted, out)
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
     report(out, counts)
     command = args.train_with or training_command(out, counts, args.joined, args.arch, args.task)

@@ -258,7 +258,7 @@ def main() -> None:
     )  # fmt: skip
     args = parser.parse_args()
     parts = take_validation(read_split(args.raw, args.split, args.limit), args.valid_size)
-    prepare(args, parts, ["functions"], script="train_pcfg.sh")
+    prepare(args, parts, ["functions"], name="pcfg", split=args.split)
 
 
 if __name__ == "__main__":

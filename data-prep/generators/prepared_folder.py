@@ -1,7 +1,15 @@
 """A result folder that appears complete or not at all, and is reused while its inputs are the same.
 
-It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json, records what it
-was made from (checksums and options), the counts, and the size of every file.
+It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json, has the keys
+
+    dataset    name of a known data set (`scan`); absent for a user's own text
+    split      which of its splits (`addprim_jump`), where it has several
+    limited    true where `--limit` left examples out; absent otherwise
+    made_from  checksums of the text and the options that decide what the folder holds
+    counts     numbers of each set, in the order of `treatment.Counts`
+    files      size in bytes of every file by its path in the folder
+
+The first three say which published result the folder compares with.
 """
 
 from __future__ import annotations
@@ -114,8 +122,8 @@ def put_in_place(out: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def write_stamp(folder: Path, made_from: dict[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
-    """Write the stamp of a finished folder and return it."""
-    stamp = {"made_from": made_from, "counts": counts, "files": file_sizes(folder)}
-    (folder / STAMP).write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
-    return stamp
+def write_stamp(folder: Path, stamp: dict[str, Any]) -> None:
+    """Write the stamp of a folder, or replace it: a reader finds the old one or the new one."""
+    new = folder / f".{STAMP}"
+    new.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    new.replace(folder / STAMP)

@@ -104,8 +104,11 @@ def main() -> None:
         "set is never used for it",
     )  # fmt: skip
     args = parser.parse_args()
-    parts = make_parts(args.raw, OTHER_NAMES.get(args.split, args.split), args.cutoff, args.limit)
-    prepare(args, take_validation(parts, args.valid_size), script="train_scan.sh")
+    split = OTHER_NAMES.get(args.split, args.split)
+    parts = take_validation(make_parts(args.raw, split, args.cutoff, args.limit), args.valid_size)
+    if args.cutoff is not None:
+        split = f"cutoff_{args.cutoff}"
+    prepare(args, parts, name="scan", split=split)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import shutil
@@ -12,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Callable, Iterable, NamedTuple, Sequence
 
+from dataset import identity
 from parallel_pairs import SPLITS
 from text_files import InputError, Parser, read_lines
 
@@ -91,7 +93,9 @@ def prepare(
     args: argparse.Namespace,
     find_sets: Callable[[Path], dict[str, list[Corpus]]],
     options: Iterable[str],
-    script: str,
+    *,
+    name: str,
+    split: str | None = None,
 ) -> None:
     """Hand the sets of a data set to `parallel_text.sh`; ends the program if that fails.
 
@@ -100,7 +104,8 @@ def prepare(
         find_sets: called with a folder for what it has to unpack; returns the corpora of train,
             valid, test and of any further evaluation set.
         options: of `parallel_text.sh`, besides those for files and BPE.
-        script: name of the training script, whose call is printed at the end.
+        name: of the data set, and of its training script, whose call is printed at the end.
+        split: which of its splits it is, where there are several.
 
     Raises:
         InputError: if an option or a raw file cannot be used.
@@ -110,7 +115,7 @@ def prepare(
         if value is not None and value < 1:
             raise InputError(f"--{option} must be at least 1, but is {value} instead.")
     out = args.out.resolve()
-    command = shlex.join(["bash", f"scripts/{script}", "--data", str(out)])
+    command = shlex.join(["bash", f"scripts/train_{name}.sh", "--data", str(out)])
     out.parent.mkdir(parents=True, exist_ok=True)
     # Beside the result, where there is room for it; a later run removes what a killed one leaves.
     folder = out.with_name(f".{out.name}.partial-{os.getpid()}")
@@ -118,10 +123,11 @@ def prepare(
     try:
         words = [sys.executable, str(PARALLEL_TEXT), "--out", str(out), "--train-with", command]
         words += [*options, "--bpe", str(args.bpe), "--joined"]
-        for name, corpora in find_sets(folder).items():
-            write_set(corpora, args.limit, folder / name)
-            words += [f"--{name}"] if name in SPLITS else ["--also", name]
-            words += [str(folder / f"{name}.src"), str(folder / f"{name}.tgt")]
+        words += ["--identity", json.dumps(identity(name, split, args.limit))]
+        for part, corpora in find_sets(folder).items():
+            write_set(corpora, args.limit, folder / part)
+            words += [f"--{part}"] if part in SPLITS else ["--also", part]
+            words += [str(folder / f"{part}.src"), str(folder / f"{part}.tgt")]
         if args.limit is not None:
             print(f"--limit: at most {args.limit} pairs of each set are kept.", flush=True)
         status = call(words)

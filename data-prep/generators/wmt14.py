@@ -165,10 +165,14 @@ def main() -> None:
             flush=True,
         )
         options = ["--moses", *LANGUAGES, "--tokenized", *FILTERS]
-        prepare(args, lambda _: sample_sets(args.raw), options, "train_wmt14.sh")
+        prepare(args, lambda _: sample_sets(args.raw), options, name="wmt14", split="sample")
     else:
         options = ["--moses", *LANGUAGES, *FILTERS]
-        prepare(args, lambda folder: official_sets(args.raw, folder), options, "train_wmt14.sh")
+
+        def find_sets(folder: Path) -> dict[str, list[Corpus]]:
+            return official_sets(args.raw, folder)
+
+        prepare(args, find_sets, options, name="wmt14", split="full")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import pytest
 
 from tests.integration.test_data_prep import assert_refused, fake_fairseq, run
 
+SPLITS = ("train", "valid", "test")
 SCRIPTS = ("cfq", "cogs", "listops", "logical_inference", "pcfg", "scan")
 WRITE_INDICES = """
 import struct, sys
@@ -71,6 +72,12 @@ def columns(out: Path, part: str) -> set[str]:
     return {path.suffix[1:] for path in (out / "text").glob(f"{part}.*")} - {"src", "tgt"}
 
 
+def identity(out: Path) -> tuple[str | None, str | None, bool | None]:
+    """What the stamp calls the folder."""
+    stamp = json.loads((out / "prepared.json").read_text(encoding="utf-8"))
+    return stamp.get("dataset"), stamp.get("split"), stamp.get("limited")
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_help(repository: Path, tmp_path: Path, name: str) -> None:
     result = run([*script(repository, name), "--help"], tmp_path)
@@ -107,9 +114,15 @@ def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) 
     labels = Counter(line.split()[0] for line in lines_of(out / "dict.tgt.txt"))
     assert {*"=<>^|v#"} <= labels.keys()
 
+    stamp = json.loads((out / "prepared.json").read_text())
+    assert identity(out) == ("logical_inference", "A", True)
+    # A folder that was made before it was named gets its name without being made anew.
+    unnamed = {key: stamp[key] for key in ("made_from", "counts", "files")}
+    (out / "prepared.json").write_text(json.dumps(unnamed))
     second = run(words, tmp_path)
     assert second.returncode == 0, second.stderr
     assert "is up to date" in second.stdout
+    assert json.loads((out / "prepared.json").read_text()) == stamp
 
 
 @pytest.mark.parametrize(
@@ -158,27 +171,42 @@ def test_published_files(
     assert f"bash scripts/train_{name}.sh --data " in result.stdout
     assert prepared(tmp_path / "out") == sizes
     assert all(columns(tmp_path / "out", part) == {column} for part in sizes if part != "train")
+    split = {"pcfg": "10k", "listops": "nangia_bowman"}.get(name)
+    assert identity(tmp_path / "out") == (name, split, True if "--limit" in words else None)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "sizes"),
+    ("name", "split", "options", "sizes"),
     [
-        ("scan", ["--cutoff", "40"], {"train": 18204, "valid": 500, "test": 128, "iid": 2078}),
+        (
+            "scan",
+            "cutoff_40",
+            ["--cutoff", "40"],
+            {"train": 18204, "valid": 500, "test": 128, "iid": 2078},
+        ),
+        ("scan", "addprim_jump", ["--split", "jump", "--limit", "9"], dict.fromkeys(SPLITS, 9)),
         (
             "listops",
+            "generated",
             ["--sizes", "30", "20", "10", "--min-length", "9", "--max-length", "99"],
             {"train": 30, "valid": 20, "test": 10},
         ),
     ],
-    ids=["scan", "listops"],
+    ids=["scan cut-off", "scan", "listops"],
 )
 def test_generated(
-    repository: Path, tmp_path: Path, name: str, options: list[str], sizes: dict[str, int]
+    repository: Path,
+    tmp_path: Path,
+    name: str,
+    split: str,
+    options: list[str],
+    sizes: dict[str, int],
 ) -> None:
     environment = fake_fairseq(tmp_path, WRITE_INDICES)
     result = run([*script(repository, name), *options, "--out", "out"], tmp_path, **environment)
     assert result.returncode == 0, result.stderr
     assert prepared(tmp_path / "out") == sizes
+    assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
 
 
 def test_cfq(repository: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 import signal
@@ -61,6 +62,9 @@ def test_multi30k(repository: Path, tmp_path: Path, shared_data: Path) -> None:
         assert [treatment.encode(line) for line in kept] == read(out / "text" / f"test.{side}")
     assert (out / "dict.src.txt").read_bytes() == (out / "dict.tgt.txt").read_bytes()
 
+    stamp = json.loads((out / "prepared.json").read_text())
+    assert stamp["dataset"] == "multi30k" and "split" not in stamp and stamp["limited"] is True
+
     second = run(repository, tmp_path, "multi30k.sh", *words)
     assert "is up to date" in second.stdout
     assert os.listdir(out.parent) == ["m"]
@@ -82,6 +86,8 @@ def test_the_wmt_sample(repository: Path, tmp_path: Path, shared_data: Path) -> 
     kept = re.search(r"^train +(\d+)", result.stdout, re.MULTILINE)
     assert dropped and kept and int(dropped[1]) + int(kept[1]) == 500
     out = tmp_path / "out"
+    stamp = json.loads((out / "prepared.json").read_text())
+    assert (stamp["dataset"], stamp["split"]) == ("wmt14", "sample")
     for line in zip(read(out / "text" / "train.src"), read(out / "text" / "train.tgt")):
         shorter, longer = sorted(len(side.split()) for side in line)
         assert longer <= 250 and longer <= 1.5 * shorter
