@@ -34,6 +34,8 @@ def checksums(data_set: str) -> dict[str, str]:
     """Return the SHA-256 of the published files of a data set that are known, by name."""
     known = {}
     for line in read_lines(CHECKSUMS):
+        if line.startswith("#"):
+            continue
         checksum, _, path = line.partition("  ")
         folder, _, name = path.partition("/")
         if folder == data_set:

@@ -8,6 +8,7 @@ words, as in the tokenised sample, so that BLEU with compound splitting differs 
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import tarfile
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Iterator
 
 from download import fetch
-from raw_files import DOWNLOADS, find
+from raw_files import DOWNLOADS, checksums, find
 from text_files import InputError, exit_when_killed, read_lines, run
 from translation import Corpus, make_parser, prepare
 
@@ -79,11 +80,11 @@ def official_files(
     Raises:
         InputError: if neither is there, or one cannot be used.
     """
-    tar = None
+    tar, file = None, archive.rsplit("/", 1)[1]
     if raw is None:
-        tar = fetch(archive, DOWNLOADS / "wmt14" / archive.rsplit("/", 1)[1], None)
-    elif (raw / archive.rsplit("/", 1)[1]).is_file():
-        tar = raw / archive.rsplit("/", 1)[1]
+        tar = fetch(archive, DOWNLOADS / "wmt14" / file, checksums("wmt14").get(file))
+    elif (raw / file).is_file():
+        tar = raw / file
     if tar is None:
         assert raw is not None
         paths = [find(raw, name) for name in names]
@@ -122,11 +123,14 @@ def unpack(archive: Path, names: tuple[str, str], folder: Path) -> list[Path]:
 
 
 def segments(path: Path) -> Iterator[str]:
-    """Yield the sentences of an SGML file, which are marked `<seg id="1">...</seg>`."""
+    """Yield the sentences of an SGML file, which are marked `<seg id="1">...</seg>`.
+
+    Entities become characters (`&amp;` becomes `&`), as they are in the training text.
+    """
     for line in read_lines(path):
         match = re.search(r"<seg\b[^>]*>(.*)</seg>", line)
         if match:
-            yield match[1].strip()
+            yield html.unescape(match[1]).strip()
 
 
 def plain(path: Path, folder: Path) -> Path:
@@ -154,8 +158,9 @@ def main() -> None:
         "here, or the tokenised sample (train10k.en, newstest2013.en, ...)",
         32_000,
         "Without --raw, about 1.7 GB are fetched from www.statmt.org; downloads are resumed after\n"
-        "an interruption, kept in data-bin/downloads. No official checksums are known, so those\n"
-        "of the first download are printed, recorded (<file>.sha256) and required from then on.",
+        "an interruption, kept in data-bin/downloads, and compared with known checksums. Of dev.tgz\n"
+        "and test-full.tgz none are known: those of the first download are printed, recorded\n"
+        "(<file>.sha256) and required from then on.",
     )
     args = parser.parse_args()
     if is_sample(args.raw):

@@ -111,7 +111,7 @@ def make_archives(folder: Path) -> None:
                 path = folder / name
                 line = f"Text {number}, {name[-2:]}."
                 if ".sgm" in name:
-                    line = f'<doc>\n<seg id="1">{line} </seg>\n</doc>'
+                    line = f'<doc>\n<seg id="1">{line[:-1]} &amp; &quot;é&#34;. </seg>\n</doc>'
                 path.write_text(f"{line}\n" * 2, encoding="utf-8")
                 tar.add(path, f"training/{name}")
                 path.unlink()
@@ -133,7 +133,7 @@ def test_official_archives_and_files(tmp_path: Path) -> None:
     assert [read(corpus.target) for corpus in sets["train"]] == [
         [f"Text {i}, de."] * 2 for i in range(3)
     ]
-    assert read(sets["test"][0].source) == ["Text 4, gm."] * 2
+    assert read(sets["test"][0].source) == ['Text 4, gm & "é".'] * 2
 
     again = tmp_path / "again"
     again.mkdir()
