@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
 import text_files
 from text_files import InputError, Parser
@@ -112,12 +112,27 @@ def check_counts(
         print(f"{name}: {sizes(found)}; published were {sizes(expected)}.")
 
 
-def cut(parts: Parts, limit: int | None) -> Parts:
-    """Keep `limit` random examples of each part; all of them where it is None."""
+def cut(parts: Parts, limit: int | None, *, labels: bool = False) -> Parts:
+    """Keep `limit` random examples of each part; all of them where it is None.
+
+    Args:
+        labels: the targets are labels, none of which may be evaluated without being trained:
+            train begins with one example of each, even if these are more than `limit`.
+    """
     if limit is None:
         return parts
     print(f"--limit: at most {limit} examples of each part are kept.")
-    return {name: keyed_order(part, "limit")[:limit] for name, part in parts.items()}
+    kept = {name: keyed_order(part, "limit")[:limit] for name, part in parts.items()}
+    if labels:
+        first: dict[str, Example] = {}
+        rest = []
+        for example in keyed_order(parts["train"], "limit"):
+            if first.setdefault(example.target, example) is not example:
+                rest.append(example)
+        kept["train"] = [*first.values(), *rest[: max(0, limit - len(first))]]
+        if len(first) > limit:
+            print(f"train keeps {len(first)}, one for each label.")
+    return kept
 
 
 def take_validation(parts: Parts, size: int) -> Parts:
@@ -182,6 +197,7 @@ def prepare(
     name: str,
     split: str | None = None,
     task: str = "translation",
+    subsets: Mapping[str, Callable[[Example], bool]] | None = None,
 ) -> None:
     """Binarise the parts into `args.out`; ends the program if that fails.
 
@@ -192,8 +208,11 @@ def prepare(
         name: of the data set, and of its training script, whose call is printed at the end.
         split: which of its splits it is, where there are several.
         task: fairseq task of the folder.
+        subsets: further sets by name, and which examples of train are in them too.
     """
-    parts = cut(parts, args.limit)
+    parts = cut(parts, args.limit, labels=task == "classification_as_translation")
+    for subset, belongs in (subsets or {}).items():
+        parts[subset] = [example for example in parts["train"] if belongs(example)]
     command = ["bash", f"scripts/train_{name}.sh", "--data", str(args.out.resolve())]
     about = json.dumps(identity(name, split, args.limit))
     with tempfile.TemporaryDirectory(prefix=f"{args.out.name}-text-") as folder:

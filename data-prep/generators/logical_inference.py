@@ -162,8 +162,7 @@ def make_parts(train: list[Example], test: list[Example], split: str) -> Parts:
         split: `full`, `A`, `B` or `C`.
 
     Returns:
-        `train`, `valid` (every tenth line that is kept), `test`, `short` (the training lines of few
-        operators), and for A, B and C `heldout`.
+        `train`, `valid` (every tenth line that is kept), `test`, and for A, B and C `heldout`.
     """
     kept, heldout = train, []
     if split != "full":
@@ -175,10 +174,14 @@ def make_parts(train: list[Example], test: list[Example], split: str) -> Parts:
         "valid": kept[VALID_EVERY - 1 :: VALID_EVERY],
         "test": test,
     }
-    parts["short"] = [e for e in parts["train"] if int(e.values[0]) <= SHORT_OPERATORS]
     if split != "full":
         parts["heldout"] = heldout
     return parts
+
+
+def is_short(example: Example) -> bool:
+    """Tell whether an example has so few operators that it is in the set `short`."""
+    return int(example.values[0]) <= SHORT_OPERATORS
 
 
 def main() -> None:
@@ -215,7 +218,7 @@ def main() -> None:
     check_counts(f"Logical inference {args.split}", counts, published, args.limit)
     prepare(
         args, parts, COLUMNS, name="logical_inference", split=args.split,
-        task="classification_as_translation",
+        task="classification_as_translation", subsets={"short": is_short},
     )  # fmt: skip
 
 

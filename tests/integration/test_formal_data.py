@@ -88,7 +88,7 @@ def test_help(repository: Path, tmp_path: Path, name: str) -> None:
 
 def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) -> None:
     """With fairseq-preprocess itself, and a second time."""
-    words = [*script(repository, "logical_inference"), "--split", "A", "--limit", "400"]
+    words = [*script(repository, "logical_inference"), "--split", "A", "--limit", "20"]
     words += ["--raw", str(shared_data / "logical_inference"), "--out", "out"]
     first = run(words, tmp_path)
     assert first.returncode == 0, first.stderr
@@ -96,8 +96,10 @@ def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) 
     assert "A: 128,969 lines to train on, 37,367 test; the published sizes agree" in first.stdout
     command = f"bash scripts/train_logical_inference.sh --data {out.resolve()}"
     assert first.stdout.splitlines()[-1].strip() == command
-    sizes = {"train": 400, "valid": 400, "test": 400, "short": 400, "heldout": 400}
+    train, short = (lines_of(out / "text" / f"{part}.src") for part in ("train", "short"))
+    sizes = {"train": 20, "valid": 20, "test": 20, "short": len(short), "heldout": 20}
     assert prepared(out) == sizes
+    assert 0 < len(short) < 20 and set(short) < set(train)
     for part in ("valid", "test", "heldout"):
         assert columns(out, part) == {"operators", "A", "B", "C"}
         assert (out / f"{part}.src-tgt.src.bin").stat().st_size > 0
@@ -111,6 +113,7 @@ def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) 
             12, max(sum(side.count(word) for word in ("and", "or", "not")) for side in sides)
         )
         assert (matches == "yes") == ("( and ( not a ) )" in source)
+    assert set(lines_of(out / "text" / "train.tgt")) == {*"=<>^|v#"}
     labels = Counter(line.split()[0] for line in lines_of(out / "dict.tgt.txt"))
     assert {*"=<>^|v#"} <= labels.keys()
 

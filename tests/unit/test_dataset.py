@@ -71,6 +71,22 @@ def test_a_limit_keeps_the_same_random_examples() -> None:
     assert dataset.cut(parts, None) is parts
 
 
+def test_a_limit_keeps_every_label() -> None:
+    train = [Example(f"s{n}", "common") for n in range(50)]
+    train += [Example(f"r{n}", f"rare {n % 3}") for n in range(6)]
+    parts = {"train": train, "test": train[::-1]}
+    for limit in (1, 4, 5, 20, 100):
+        kept = dataset.cut(parts, limit, labels=True)
+        assert len(kept["train"]) == len(set(kept["train"])) == min(max(limit, 4), len(train))
+        assert {example.target for example in kept["train"]} == {e.target for e in train}
+        assert kept["test"] == dataset.cut(parts, limit)["test"]
+    # Of each label, the example that comes first in the random order.
+    assert set(dataset.cut(parts, 20, labels=True)["train"]) > {
+        next(e for e in dataset.keyed_order(train, "limit") if e.target == label)
+        for label in ("common", "rare 0", "rare 1", "rare 2")
+    }
+
+
 def test_text_and_its_options(tmp_path: Path) -> None:
     example = Example("a b", "c", ("1", "yes"))
     parts = {"train": [example] * 2, "valid": [example], "test": [example], "gen": [example]}

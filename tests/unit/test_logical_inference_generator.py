@@ -9,7 +9,7 @@ from pathlib import Path
 
 import logical_inference
 import pytest
-from dataset import Example
+from dataset import Example, cut
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from text_files import InputError
@@ -163,8 +163,11 @@ def test_splits_of_the_published_lines(published: dict[str, list[Example]], spli
     assert len(parts["train"]) + len(parts["valid"]) == KEPT[split]
     assert len(parts["valid"]) == KEPT[split] // 10
     assert kept + Counter(parts.get("heldout", [])) == Counter(train)
-    short = [example for example in parts["train"] if int(example.values[0]) <= 3]
-    assert parts["short"] == short
+    # However few lines a limit leaves, each label is trained and `short` is not empty.
+    for limit in (1, 9):
+        limited = cut({"train": parts["train"]}, limit, labels=True)["train"]
+        assert {example.target for example in limited} == {*"=<>^|v#"}
+        assert any(map(logical_inference.is_short, limited))
     if split == "full":
         assert (len(parts["train"]), len(parts["valid"])) == (121_977, 13_552)
         # The running counter over train0 to train6 starts at 1: line 10 is the first.
