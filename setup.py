@@ -21,6 +21,7 @@ setup(
         # Both distributions install the package `fairseq`; only the second one runs on 3.11+.
         'fairseq==0.12.2; python_version < "3.11"',
         'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
+        "matplotlib",
         "numpy",
         "ptflops",
         "sacrebleu",
@@ -31,8 +32,7 @@ setup(
         "tqdm",
     ],
     extras_require={
-        "plot": ["matplotlib"],
-        "test": ["hypothesis", "matplotlib", "mypy", "pytest", "pytest-xdist", "ruff"],
+        "test": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff"],
     },
     entry_points={
         "console_scripts": [

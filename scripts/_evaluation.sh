@@ -15,14 +15,14 @@ evaluation_options() {
   --max-sentences N      only the first N
   --help                 show this
 
-The best checkpoint of the run is evaluated. Table and picture are put into the folder of the run.
+The best checkpoint of the run is evaluated, and the paper's numbers for the same data and model stand
+beside ours. Table and picture are put into the folder of the run.
 HELP
 }
 
-# read_evaluation_options "$@": sets run, data, subset, by, alpha_threshold, search, max_sentences, and
-# the variable that $own_option (`--name`, if the script sets it) is called like.
+# read_evaluation_options "$@": sets run, data, subset, by, alpha_threshold, search, max_sentences.
 read_evaluation_options() {
-    run="" data="" subset="${subset:-test}" by="" alpha_threshold="" search="" max_sentences=""
+    run="" data="" subset="" by="" alpha_threshold="" search="" max_sentences="" sweep=""
     local name
     while [ $# -gt 0 ]; do
         case "$1" in
@@ -32,7 +32,7 @@ read_evaluation_options() {
                 exit 0
                 ;;
             --search) search=1 ;;
-            --run | --data | --subset | --by | --alpha-threshold | --max-sentences | ${own_option:---run})
+            --run | --data | --subset | --by | --alpha-threshold | --max-sentences)
                 [ $# -ge 2 ] || die "$1 needs a value; --help explains every option."
                 name="${1#--}"
                 printf -v "${name//-/_}" %s "$2"
@@ -47,25 +47,20 @@ read_evaluation_options() {
     [ -f "$checkpoint" ] || die "--run $run has no checkpoints/checkpoint_best.pt: train first."
 }
 
-# published_of SPLIT NAME=NUMBER...: set $published to the number of the split, empty if there is none.
-published_of() {
-    local split="$1" pair
-    published=()
-    [ -n "$split" ] || return 0
-    shift
-    for pair in "$@"; do
-        [ "${pair%%=*}" != "$split" ] || published=(--published "all=${pair#*=}")
-    done
-    [ ${#published[@]} -gt 0 ] || die "--split must be one of: ${*%%=*}, but is \`$split\` instead."
-}
-
 # evaluate OPTIONS...: sut-evaluate with the options of the user and these.
 evaluate() {
     prepare_machine
-    local result="$run/$subset${by:+-by-$by}${alpha_threshold:+-$alpha_threshold}${sweep:+-sweep}${search:+-search}"
+    subset="${subset:-test}"
+    local name="$subset${by:+-by-$by}${alpha_threshold:+-$alpha_threshold}${sweep:+-$sweep}" published=()
+    name="$name${search:+-search}${max_sentences:+-first-$max_sentences}${data:+-$(basename "$data")}"
+    if [ -z "$max_sentences$sweep" ]; then
+        read -r -a published <<<"$("$python" "$repository/scripts/_published.py" "$run" \
+            "${data:-$(cat "$run/data")}" "$subset" "$by")"
+    fi
     sut-evaluate --path "$checkpoint" --gen-subset "$subset" ${data:+--data "$data"} \
         ${by:+--by "$by"} ${alpha_threshold:+--thresholds "$alpha_threshold"} \
         ${search:+--modes search} ${max_sentences:+--max-sentences "$max_sentences"} \
-        --csv "$result.csv" --plot "$result.png" "$@"
-    say "rows: $result.csv, picture: $result.png"
+        ${published[@]+--published "${published[@]}"} \
+        --csv "$run/$name.csv" --plot "$run/$name.png" "$@"
+    say "rows: $run/$name.csv, picture: $run/$name.png"
 }

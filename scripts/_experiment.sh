@@ -4,15 +4,16 @@
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/_environment.sh"
 
-# paper_settings: the optimisation of Table 7 for formal languages (4 batches for each update), the
-# dense model of the paper's CFQ runs, the experts of its logical inference model in as many steps, or
+# paper_settings: the optimisation of Table 7 for formal languages (4 batches for each update, on
+# however many GPUs), the dense model of the paper's CFQ runs, the experts of its logical inference model in as many steps, or
 # the baseline of its Appendix B.3, fairseq's Transformer for IWSLT.
 paper_settings() {
     settings=(
         --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
         --lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000
-        --max-tokens 16384 --update-freq 4 --max-epoch 450
+        --max-tokens 16384 --max-epoch 450
     )
+    batches=4
     case "$model" in
         sut) settings+=(--arch sut_logical_inference --encoder-layers 8 --decoder-layers 8) ;;
         ut) settings+=(--arch ut_cfq) ;;
@@ -51,7 +52,7 @@ training_options() {
   --out DIR       folder of the run (default: runs/$experiment/<data>-<model>[-small]-seed-<N>)
   --seed N        default: 1
   --updates N     stop after N updates (with --small also the length of the schedule)
-  --dry-run       print the command of fairseq-train (without --cpu) and stop
+  --dry-run       print the command of fairseq-train, as on a machine with one GPU, and stop
   --help          show this
   -- OPTION ...   more options for fairseq-train; they win over those of the script
 
@@ -63,6 +64,7 @@ HELP
 # that $own_option (`--name`, if the script sets it) is called like.
 read_training_options() {
     data="" model="${models%% *}" small="" out="" seed=1 updates="" dry_run="" more=()
+    batches=1 evaluation="evaluate_$experiment.sh --run OUT"
     while [ $# -gt 0 ]; do
         case "$1" in
             -h | --help)
@@ -107,12 +109,22 @@ run_folder() {
         "${out:-$repository/runs/$experiment/$(basename "$data")-$model${small:+-small}-seed-$seed}"
 }
 
-# prepare_machine: the environment, one thread for each core, and $device for fairseq's commands.
+# prepare_machine: the environment, one thread for each core, and the number of GPUs that fairseq will
+# use as $gpus.
 prepare_machine() {
     prepare_environment
     export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$("$python" -c 'import os; print(os.cpu_count() or 1)')}"
-    device=()
-    "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || device=(--cpu)
+    gpus="$("$python" -c 'import torch; print(torch.cuda.device_count())')"
+}
+
+# machine_flags: print what depends on the machine: the device, its data workers, and so many batches
+# for each GPU and update that $batches come together.
+machine_flags() {
+    if [ "$gpus" -eq 0 ]; then
+        printf '%s ' --cpu --num-workers 0 --update-freq "$batches"
+    else
+        printf '%s ' --num-workers 2 --update-freq $(((batches + gpus - 1) / gpus))
+    fi
 }
 
 # train METRIC [UPDATES]: run fairseq-train with `settings` and what every experiment shares, the user's
@@ -122,8 +134,10 @@ train() {
     local maximize=(--maximize-best-checkpoint-metric) every="${2:-1000}"
     [ "$1" != nll_loss ] || maximize=()
     [ "$every" -le "${updates:-$every}" ] || every="$updates"
-    device=()
+    local machine
+    gpus=1
     [ -n "$dry_run" ] || prepare_machine
+    read -r -a machine <<<"$(machine_flags)"
     out="$(run_folder)"
     [ -n "$dry_run" ] || mkdir -p "$out"
     local command=(
@@ -134,32 +148,32 @@ train() {
         --validate-interval 100000 --validate-interval-updates "$every" --save-interval 100000
         --save-interval-updates "$every" --keep-interval-updates 1 --no-epoch-checkpoints
         --save-dir "$out/checkpoints"
-        --required-batch-size-multiple 1 --num-workers 0 --seed "$seed" --log-format json
-        --log-interval 20 ${updates:+--max-update "$updates"}
-        ${device[@]+"${device[@]}"} ${more[@]+"${more[@]}"}
+        --required-batch-size-multiple 1 --seed "$seed" --log-format json --log-interval 20
+        ${updates:+--max-update "$updates"} ${more[@]+"${more[@]}"}
     )
     if [ -n "$dry_run" ]; then
-        printf '%q ' "${command[@]}"
+        printf '%q ' "${command[@]:0:2}" "${machine[@]}" "${command[@]:2}"
         printf '\n'
         return
     fi
-    # A run of other settings must not be continued as if it were this one.
+    # A run of other settings must not be continued as if it were this one; on another machine it may.
     printf '%q ' "${command[@]}" >"$out/command.new"
     if [ -e "$out/command" ] && ! cmp -s "$out/command" "$out/command.new"; then
         die "$out holds a run of other settings (see the files command and command.new in it): \
 choose another --out."
     fi
     mv "$out/command.new" "$out/command"
+    printf '%s\n' "$model" >"$out/model"
+    printf '%s\n' "$data" >"$out/data"
     if [ -e "$out/trained" ]; then
         say "already trained: $out"
     else
         say "training $model on $data (log: $out/train.log)"
-        "${command[@]}" 2>&1 | tee -a "$out/train.log" |
+        "${command[@]:0:2}" "${machine[@]}" "${command[@]:2}" 2>&1 | tee -a "$out/train.log" |
             "$python" "$repository/scripts/_progress.py" ${updates:+--total "$updates"} ||
             die "the training failed; $out/train.log ends: $(tail -n 1 "$out/train.log")"
         say "trained"
-        printf '%s s\n' "$SECONDS" >"$out/trained"
+        touch "$out/trained"
     fi
-    local command_line="${evaluation:-evaluate_$experiment.sh --run OUT}"
-    say "evaluate it: bash scripts/${command_line/OUT/$out}"
+    [ -z "$evaluation" ] || say "evaluate it: bash scripts/${evaluation/OUT/$out}"
 }

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 
+# Tan et al. (2023), Table 1: BLEU on newstest2014, compounds split.
+PUBLISHED = "published: sut_base 29.2, sut_big 29.4, ut_base 29.3, ut_big 29.6, Transformer base 27.3, big 29.3"
+
+
 def read(out: Path, name: str) -> dict[str, Any]:
     """One of the JSON files."""
     document: dict[str, Any] = json.loads((out / f"{name}.json").read_text(encoding="utf-8"))
@@ -33,7 +37,12 @@ def print_chosen(out: Path) -> None:
 def results(out: Path, settings: dict[str, str]) -> dict[str, Any]:
     """Everything that is known about an evaluation."""
     average = read(out, "average")
+    stamp = Path(settings["data"], "prepared.json")
+    about = json.loads(stamp.read_text(encoding="utf-8")) if stamp.is_file() else {}
     return {
+        "dataset": about.get("dataset"),
+        "split": about.get("split"),
+        "limited": about.get("limited", False),
         "subset": settings["subset"],
         "beam": int(settings["beam"]),
         "lenpen": float(settings["lenpen"]),
@@ -51,9 +60,11 @@ def rows(document: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Name, value and remark of each line of the table."""
     scores, cost = document["scores"], document["cost"]
     compared = f"against {scores['references']} references"
+    data = [document[key] for key in ("dataset", "split", "limited", "subset")]
+    beside = PUBLISHED if data == ["wmt14", "full", False, "test"] else ""
     table = [
         ("tokenised BLEU", f"{scores['tokenized_bleu']:.2f}", scores["tokens"]),
-        ("  with compounds split", f"{scores['tokenized_bleu_compound_split']:.2f}", ""),
+        ("  with compounds split", f"{scores['tokenized_bleu_compound_split']:.2f}", beside),
         ("sacreBLEU", f"{scores['sacrebleu']:.2f}", scores["sacrebleu_signature"]),
         ("", "", compared),
         ("chrF2", f"{scores['chrf']:.2f}", scores["chrf_signature"]),

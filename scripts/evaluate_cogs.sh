@@ -16,7 +16,6 @@ test set of its own distribution (`--subset test`).
 HELP
 }
 
-subset=gen
 read_evaluation_options "$@"
-by="${by:-type}"
+by="${by:-type}" subset="${subset:-gen}"
 evaluate

@@ -12,14 +12,9 @@ usage: bash scripts/evaluate_pcfg.sh --run DIR [options]
 
 Exact match on PCFG SET by the number of functions.
 
-  --split NAME           which published split the data are, to print the paper's number beside ours:
-                         systematicity (87 %) or productivity (62 %)
-
 HELP
 }
 
-own_option=--split split=""
 read_evaluation_options "$@"
 by="${by:-functions}"
-published_of "$split" systematicity=87 productivity=62
-evaluate ${published[@]+"${published[@]}"}
+evaluate

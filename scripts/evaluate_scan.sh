@@ -12,14 +12,9 @@ usage: bash scripts/evaluate_scan.sh --run DIR [options]
 
 Exact match on SCAN by the number of actions.
 
-  --split NAME           which split the data are, to print the paper's number beside ours:
-                         addprim_turn_left (100 %), addprim_jump (0) or length (7)
-
 HELP
 }
 
-own_option=--split split=""
 read_evaluation_options "$@"
 by="${by:-target_length}"
-published_of "$split" addprim_turn_left=100 addprim_jump=0 length=7
-evaluate ${published[@]+"${published[@]}"}
+evaluate

@@ -106,4 +106,4 @@ sut-macs --path "$out/average.pt" --data "$data" --gen-subset "$subset" \
     ${alpha_threshold:+--alpha-threshold "$alpha_threshold"} --json >"$out/macs.json" || exit 1
 say "done"
 "$python" "$repository/scripts/_translation_table.py" results "$out" \
-    "subset=$subset" "beam=$beam" "lenpen=$lenpen" "alpha_threshold=$alpha_threshold"
+    "data=$data" "subset=$subset" "beam=$beam" "lenpen=$lenpen" "alpha_threshold=$alpha_threshold"

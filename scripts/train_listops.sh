@@ -24,6 +24,7 @@ read_training_options "$@"
 if [ -n "$small" ]; then
     small_settings 6000
     settings+=(--encoder-layers 6 --decoder-layers 1)
+    [ "$model" != sut ] || settings+=(--decoder-halting none)
 else
     paper_settings
     [ "$model" != sut ] || settings+=(--encoder-layers 12 --decoder-layers 12)

@@ -28,7 +28,12 @@ if [ -n "$small" ]; then
     small_settings 5000
     settings+=(--lr 2e-3 --encoder-embed-dim 64 --encoder-layers 6 --decoder-layers 1 --dropout 0)
     case "$model" in
-        sut) settings+=(--encoder-ffn-embed-dim 64 --attention-window 1 --expected-depth-weight 0) ;;
+        sut)
+            settings+=(
+                --encoder-ffn-embed-dim 64 --attention-window 1 --expected-depth-weight 0
+                --decoder-halting none
+            )
+            ;;
         transformer)
             settings+=(--encoder-ffn-embed-dim 256 --decoder-embed-dim 64 --decoder-ffn-embed-dim 256)
             ;;
@@ -40,10 +45,10 @@ fi
 settings+=(--task classification_as_translation --group-column operators)
 if [ -n "$small" ]; then
     all=("${settings[@]}") whole_run="$(run_folder)" all_updates="$updates"
-    out="$whole_run/short" updates=$((updates * 3 / 5 + 1))
+    out="$whole_run/short" updates=$(((updates * 3 + 4) / 5)) evaluation=""
     settings+=(--train-subset short --total-num-update "$updates")
     train accuracy 1000
-    out="$whole_run" updates="$all_updates"
+    out="$whole_run" updates="$all_updates" evaluation="evaluate_$experiment.sh --run OUT"
     settings=("${all[@]}" --finetune-from-model "$whole_run/short/checkpoints/checkpoint_last.pt")
 fi
 train accuracy "${small:+1000}"

@@ -13,7 +13,7 @@ usage: bash scripts/train_multi30k.sh --data DIR [--model NAME] [--small] [optio
 
 Train on Multi30k (data-prep/multi30k.sh). `sut`, `ut`, or fairseq's `transformer` with about as many
 MACs as `sut`. Without --small: states of 256, 6 steps or layers, 20,000 updates of 8,192 tokens. With
---small: states of 128, 3 steps or 2 layers, 4,000 updates of 2,048 tokens.
+--small: states of 128, 3 steps or layers, 4,000 updates of 2,048 tokens.
 
 HELP
 }
@@ -25,6 +25,8 @@ read_training_options "$@"
 if [ -n "$small" ]; then
     small_settings 4000
     settings+=(--dropout 0.1)
+    [ "$model" != transformer ] ||
+        settings+=(--encoder-layers 3 --decoder-layers 3 --encoder-ffn-embed-dim 384)
 else
     updates="${updates:-20000}"
     settings=(
@@ -40,7 +42,7 @@ else
             ;;
         transformer)
             settings+=(
-                --arch transformer --encoder-embed-dim 256 --encoder-ffn-embed-dim 512
+                --arch transformer --encoder-embed-dim 256 --encoder-ffn-embed-dim 768
                 --encoder-attention-heads 8 --decoder-attention-heads 8 --encoder-layers 6
                 --decoder-layers 6 --encoder-normalize-before --decoder-normalize-before
                 --dropout 0.3 --attention-dropout 0.1

@@ -52,9 +52,8 @@ if [ -n "$small" ]; then
     updates="${updates:-100}"
     settings+=(--max-tokens 2048)
 else
-    gpus="$({ nvidia-smi --list-gpus 2>/dev/null || true; } | wc -l)"
-    [ "$gpus" -gt 0 ] || gpus=1
-    settings+=(--max-tokens 8192 --update-freq $(((32 + gpus - 1) / gpus)) --max-epoch 100)
+    settings+=(--max-tokens 8192 --max-epoch 100)
+    batches=32
 fi
 evaluation="evaluate_translation.sh --data $data --checkpoints OUT/checkpoints"
 train nll_loss

@@ -93,13 +93,13 @@ def evaluate(
     """
     model.eval()
     dataset = task.dataset(split)
-    on_gpu = next(model.parameters()).is_cuda
+    device = next(model.parameters()).device
     answers: dict[int, Answer] = {}
     with torch.no_grad(), count_depth(model) as halting:
         for group in trained.similar_lengths(dataset, numbers, max_tokens):
             batch = dataset.collater([dataset[number] for number in group])
-            if on_gpu:
-                batch = move_to_cuda(batch)
+            if device.type == "cuda":
+                batch = move_to_cuda(batch, device)
             answers |= zip(batch["id"].tolist(), ask(batch))
             progress(len(group))
     return Outcome(answers, dict(halting))

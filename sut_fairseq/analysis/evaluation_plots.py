@@ -7,20 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.modules.errors import InputError
 from sut_fairseq.tasks.columns import order_of
 
 # It reports each font that it looks at wherever fairseq has switched logging on.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
-try:
-    import matplotlib
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
-    matplotlib.use("Agg")  # files only: there may be no screen
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-except ImportError as error:
-    raise InputError("drawing needs matplotlib: run `pip install matplotlib`.") from error
 Rows = Sequence[Mapping[str, Any]]
+
+FORMATS = frozenset(FigureCanvasBase.get_supported_filetypes())
 
 
 def draw(result: Mapping[str, Any], path: Path) -> None:
@@ -28,9 +25,6 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
     With several thresholds the score against the share of skipped steps (SUT Figures 5 and 6); with
     one, score and steps run per token for each group (SUT Figure 4).
-
-    Raises:
-        InputError: if the file's format is unknown.
     """
     rows: Rows = result["rows"]
     everything = [row for row in rows if row["group"] == "all"]
@@ -42,17 +36,16 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         groups = [row for row in rows if row["group"] != "all" and row["mode"] == mode]
         _by_group(figure, groups or everything[:1], result)
     figure.suptitle(f"{Path(result['data']).name}, {result['split']}", fontsize="medium")
-    try:
-        figure.savefig(path, dpi=150)
-    except ValueError as error:
-        raise InputError(f"--plot {path}: {error}.") from error
+    figure.savefig(path, dpi=150)
 
 
 def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
+    translated = [row for row in rows if "bleu" in row]
+    rows = translated or rows
     for mode in dict.fromkeys(row["mode"] for row in rows):
         points = [row for row in rows if row["mode"] == mode]
         skipped = [100 * row["skipped"] for row in points]
-        scores = [row["percent"] for row in points]
+        scores = [row.get("bleu", row["percent"]) for row in points]
         label = {"reference": "on the reference", "search": "in search"}[mode]
         axes.plot(skipped, scores, marker="o", label=label)
         for x, y, row in zip(skipped, scores, points):
@@ -65,7 +58,7 @@ def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
                 ha="center",
             )
     axes.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
-    axes.set_ylabel(f"{measure}, %")
+    axes.set_ylabel("BLEU on tokens" if translated else f"{measure}, %")
     axes.grid(alpha=0.3)
     axes.legend()
 

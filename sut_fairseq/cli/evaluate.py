@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,16 +16,15 @@ from tqdm import tqdm
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.depth import set_threshold, stacks
 from sut_fairseq.analysis.evaluation import Outcome
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli import _evaluation_output
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
+from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.modules.errors import InputError, check
 from sut_fairseq.sparql import conjuncts
 from sut_fairseq.tasks.classification_as_translation import ClassificationAsTranslationTask
+from sut_fairseq.tokenization import load_tokenization
 
 MODES = ("reference", "search")
-COLUMNS = (
-    *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),
-    *("encoder_depth", "decoder_depth", "skipped", "same_conjuncts"),
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,10 +66,12 @@ def _parser() -> argparse.ArgumentParser:
         help="reference: run on the reference target, as in the paper; what greedy search would "
         "find is right (default). search: really generate",
     )
-    parser.add_argument("--beam", type=int, default=1, metavar="N", help="of search (default: 1)")
+    parser.add_argument(
+        "--beam", type=whole_number, default=1, metavar="N", help="of search (default: 1)"
+    )
     parser.add_argument(
         "--max-len",
-        type=int,
+        type=whole_number,
         metavar="N",
         help="most words that search may generate (default: the split's longest target and 10)",
     )
@@ -80,6 +80,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="for CFQ, with --modes search: also the share of queries with the right set of "
         "conditions, in whatever order",
+    )
+    parser.add_argument(
+        "--bleu",
+        action="store_true",
+        help="with --modes search: also BLEU on tokens, for translations, which exact match says "
+        "little about (all scores: sut-bleu)",
     )
     parser.add_argument(
         "--confusion",
@@ -94,9 +100,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="GROUP=NUMBER",
         help="numbers to print beside ours, in per cent; the group of all sentences is `all`",
     )
-    parser.add_argument("--max-sentences", type=int, metavar="N", help="only the first N")
+    parser.add_argument("--max-sentences", type=whole_number, metavar="N", help="only the first N")
     parser.add_argument(
-        "--max-tokens", type=int, default=4096, metavar="N", help="of a batch (default: 4096)"
+        "--max-tokens",
+        type=whole_number,
+        default=4096,
+        metavar="N",
+        help="of a batch (default: 4096)",
     )
     parser.add_argument(
         "--device", metavar="NAME", help="cpu or cuda (default: cuda where there is a GPU)"
@@ -124,13 +134,14 @@ def _main(argv: Sequence[str] | None) -> None:
     arguments = _parser().parse_args(argv)
     for threshold in arguments.thresholds or ():
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
-    check(arguments.beam >= 1, "--beam", "at least 1", arguments.beam)
-    check(arguments.max_tokens >= 1, "--max-tokens", "at least 1", arguments.max_tokens)
-    if arguments.conjuncts and arguments.modes != ["search"]:
-        raise InputError("--conjuncts compares what was generated: give --modes search with it.")
-    if arguments.plot:
-        from sut_fairseq.analysis import evaluation_plots  # refuses at once without matplotlib
-
+    for option in ("conjuncts", "bleu"):
+        if getattr(arguments, option) and "search" not in arguments.modes:
+            raise InputError(
+                f"--{option} compares what was generated: give --modes search with it."
+            )
+    if arguments.confusion and len(arguments.modes) * len(arguments.thresholds or [0]) > 1:
+        raise InputError("--confusion makes one table: give one mode and one threshold with it.")
+    _evaluation_output.check_files(arguments.csv, arguments.plot)
     load_checkpoint(arguments.path)  # refuses what is no checkpoint with one clear sentence
     overrides = {"group_column": None, **({"data": arguments.data} if arguments.data else {})}
     model, task = trained.load(arguments.path, overrides)
@@ -144,17 +155,14 @@ def _main(argv: Sequence[str] | None) -> None:
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"--device {device} cannot be used here: {error}.") from error
     result = _evaluate(arguments, model, task)
-    if arguments.csv:
-        with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="raise")
-            writer.writeheader()
-            writer.writerows(result["rows"])
-    if arguments.plot:
-        evaluation_plots.draw(result, arguments.plot)
     if arguments.json:
         print_json(result)
     else:
-        _print_table(result)
+        _evaluation_output.print_table(result)
+    if arguments.csv:
+        _evaluation_output.write_csv(result, arguments.csv)
+    if arguments.plot:
+        _evaluation_output.draw(result, arguments.plot)
 
 
 def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> dict[str, Any]:
@@ -169,8 +177,9 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     evaluation.check_lengths(task, model, split, numbers)
     groups = list(evaluation.groups_of(task, task.cfg.data, split, arguments.by, numbers))
     names = dict.fromkeys([*(name for name, _ in groups), "all"])
-    for group, _ in arguments.published:
-        check(group in names, "--published", f"for one of {', '.join(names)}", group)
+    for group, number in arguments.published:
+        if group not in names:
+            print(f"no group {group} here, so {number:g} is shown nowhere", file=sys.stderr)
     longest = max(int(task.dataset(split).tgt_sizes[number]) for number in numbers)
     asked = {
         "reference": evaluation.by_reference(model, task),
@@ -227,10 +236,15 @@ def _row(
     published = dict(arguments.published)
     if group in published:
         row["published"] = published[group]
-    if arguments.conjuncts:
-        pairs = _references(task, arguments.gen_subset, outcome)
-        same = sum(conjuncts(reference) == conjuncts(predicted) for reference, predicted in pairs)
-        row["same_conjuncts"] = 100 * same / len(outcome.answers)
+    if mode == "search":
+        pairs = list(_references(task, arguments.gen_subset, outcome))
+        if arguments.conjuncts:
+            same = sum(conjuncts(reference) == conjuncts(found) for reference, found in pairs)
+            row["same_conjuncts"] = 100 * same / len(pairs)
+        if arguments.bleu:
+            join = load_tokenization(Path(task.cfg.data))["tgt"].join
+            references, found = zip(*((join(reference), join(one)) for reference, one in pairs))
+            row["bleu"] = tokenized_bleu(found, references)
     return row
 
 
@@ -250,50 +264,6 @@ def _confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
         reference: {predicted: counts[reference, predicted] for predicted in labels}
         for reference in labels
     }
-
-
-def _print_table(result: dict[str, Any]) -> None:
-    """Print the rows for people, then the confusion table."""
-    rows = result["rows"]
-    header = {
-        "mode": "mode",
-        "alpha_threshold": "threshold",
-        "group": result["by"] or "group",
-        "sentences": "sentences",
-        "percent": result["measure"],
-        "published": "published",
-        "encoder_depth": "encoder depth",
-        "decoder_depth": "decoder depth",
-        "skipped": "skipped",
-        "same_conjuncts": "same conjuncts",
-    }
-    shown = [key for key in header if any(row.get(key) is not None for row in rows)]
-    form = {
-        "sentences": "{:,}".format,
-        "percent": "{:.2f} %".format,
-        "published": "{:g} %".format,
-        "same_conjuncts": "{:.2f} %".format,
-        "encoder_depth": "{:.2f}".format,
-        "decoder_depth": "{:.2f}".format,
-        "skipped": lambda share: f"{100 * share:.1f} %",
-    }
-    table = [[header[key] for key in shown]]
-    table += [
-        [form.get(key, str)(row[key]) if row.get(key) is not None else "" for key in shown]
-        for row in rows
-    ]
-    _print_columns(table)
-    if "confusion" in result:
-        labels = list(result["confusion"])
-        print(f"\nmacro-F1 {result['macro_f1']:.2f} %\n\nlabel (rows) taken for label (columns)")
-        counts = [[label, *map(str, result["confusion"][label].values())] for label in labels]
-        _print_columns([["", *labels], *counts])
-
-
-def _print_columns(table: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)).rstrip())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -25,15 +24,10 @@ LINES_OF_A_FILE = 1000
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    logger = logging.getLogger("sut_fairseq")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
     try:
         return run_command("sut-translate", lambda: _main(arguments))
     except KeyboardInterrupt:
         return 130
-    finally:
-        logger.setLevel(level)
 
 
 def read_lines(stream: Iterable[bytes]) -> Iterator[str]:

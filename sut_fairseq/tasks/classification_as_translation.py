@@ -44,6 +44,11 @@ class ClassificationAsTranslationTask(TranslationTask):
         self, cfg: ClassificationAsTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
     ) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
+        if src_dict == tgt_dict:
+            raise InputError(
+                "classification_as_translation needs a dictionary of the labels alone, but source "
+                "and target share one: prepare the data without --joined."
+            )
         self.labels = labels_of(tgt_dict)
         self.groups: list[str] = []
 
@@ -94,6 +99,7 @@ class LabelSearch:
     def __init__(self, labels: Tensor, eos: int) -> None:
         self.labels = labels
         self.eos = eos
+        self.symbols_to_strip_from_output = {eos}
 
     def generate(
         self, models: list[nn.Module], sample: dict[str, Any], **kwargs: Any

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sut_fairseq.analysis.evaluation import macro_f1
 from tests.integration.commands import TINY, Finished, generate, run, train, words
 
 SIZES = {"train": 120, "valid": 12, "test": 15}
@@ -70,13 +71,12 @@ def test_generation_predicts_one_label(learnt: tuple[Path, Finished], data: Path
 def test_evaluation(learnt: tuple[Path, Finished], data: Path, tmp_path: Path) -> None:
     table, picture = tmp_path / "rows.csv", tmp_path / "picture.png"
     finished = run(
-        "sut-evaluate", "--path", learnt[0], "--data", data, "--confusion", "--json",
+        "sut-evaluate", "--path", learnt[0], "--data", data, "--json",
         *words("--by size --modes reference search --published all=50 --device cpu"),
         "--csv", table, "--plot", picture,
     )  # fmt: skip
     result = json.loads(finished.stdout)
-    assert result["measure"] == "accuracy" and result["macro_f1"] == 100
-    assert result["confusion"]["low"] == {"low": 5, "mid": 0, "top": 0}
+    assert result["measure"] == "accuracy"
     rows = [row for row in result["rows"] if row["mode"] == "reference"]
     assert [row["group"] for row in rows] == ["1", "2", "3", "4", "all"]
     assert sum(row["sentences"] for row in rows[:-1]) == rows[-1]["sentences"] == SIZES["test"]
@@ -87,6 +87,26 @@ def test_evaluation(learnt: tuple[Path, Finished], data: Path, tmp_path: Path) -
             str(row["right"]) for row in result["rows"]
         ]
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_confusion(learnt: tuple[Path, Finished], data: Path) -> None:
+    asked = ("sut-evaluate", "--path", learnt[0], "--data", data, "--confusion")
+    result = json.loads(run(*asked, "--json").stdout)
+    assert result["macro_f1"] == 100
+    assert result["confusion"]["low"] == {"low": 5, "mid": 0, "top": 0}
+    table = run(*asked).stdout
+    assert "macro-F1 100.00 %" in table and "label (rows) taken for label (columns)" in table
+
+
+def test_macro_f1_by_hand() -> None:
+    """Labels a (1 of 2 found, precision 1/2), b (0 of 1), and c, which is only predicted."""
+    pairs = [("a", "a"), ("a", "c"), ("b", "a")]
+    assert macro_f1(pairs) == pytest.approx(100 * (1 / 2 + 0 + 0) / 3)
+
+
+def test_one_dictionary_for_both_sides(data: Path, joined_data: Path, tmp_path: Path) -> None:
+    finished = train(joined_data, tmp_path, *TINY, *TASK, ok=False)
+    assert "prepare the data without --joined." in finished.last_line
 
 
 def test_a_model_of_fairseq(data: Path, tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ def test_groups_add_up(checkpoint: Path, data: Path, by: str) -> None:
         assert sum(row[key] for row in groups) == total[key]
 
 
+def test_published_numbers_stand_beside_ours(checkpoint: Path, data: Path) -> None:
+    fixed = ("sut-evaluate", "--path", checkpoint, "--data", data, "--published", "all=12.5", "7=9")
+    finished = run(*fixed)
+    assert "12.5 %" in finished.stdout
+    assert finished.last_line == "no group 7 here, so 9 is shown nowhere"
+
+
+def test_bleu_of_search(checkpoint: Path, data: Path) -> None:
+    (row,) = evaluate(checkpoint, data, *words("--gen-subset train --modes search --bleu"))["rows"]
+    assert row["percent"] < row["bleu"] < 100
+
+
 def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -> None:
     picture = tmp_path / "sweep.svg"
     evaluate(checkpoint, data, *words("--thresholds 0.9 0.3 --plot"), picture)
@@ -75,9 +87,10 @@ def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -
         ("--gen-subset nix", "has no split `nix`: check --gen-subset."),
         ("--confusion", "--confusion needs a model trained for classification_as_translation."),
         ("--conjuncts", "--conjuncts compares what was generated: give --modes search with it."),
-        ("--published 7=9", "`--published` must be for one of all, but is 7 instead."),
+        ("--bleu", "--bleu compares what was generated: give --modes search with it."),
+        ("--csv nix/rows.csv", "--csv nix/rows.csv: there is no folder nix; make it first."),
         ("--device nix", "--device nix cannot be used here"),
-        ("--plot picture.nix", "--plot picture.nix: Format 'nix' is not supported"),
+        ("--plot picture.nix", "--plot picture.nix: its ending must be one of"),
     ],
 )
 def test_bad_input(checkpoint: Path, data: Path, arguments: str, sentence: str) -> None:

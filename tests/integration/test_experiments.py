@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shlex
 import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import pytest
 from fairseq import options
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.analysis import untrained
+from sut_fairseq.analysis.complexity import count
 from tests.integration.commands import USER_DIR
 
 MODELS = {
@@ -27,6 +31,9 @@ MODELS = {
 }
 SCRIPTS = sorted(path.name for path in (USER_DIR.parent / "scripts").glob("*_*.sh"))
 COMMANDS = [name for name in SCRIPTS if not name.startswith("_")]
+
+
+_SIZES = ("embed_dim", "ffn_embed_dim", "layers", "attention_heads")
 
 
 def bash(*words: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
@@ -66,6 +73,55 @@ def test_every_model_and_size(experiment: str, data: Path) -> None:
                 assert parsed.encoder_layers == parsed.decoder_layers == steps
 
 
+@pytest.mark.parametrize(
+    ("stamp", "model", "by", "expected"),
+    [
+        (("scan", "addprim_jump"), "ut", "target_length", "all=0"),
+        (("scan", "simple"), "ut", "target_length", ""),
+        (("cfq", "mcd1"), "ut_fixed", "query_length", "all=71"),
+        (("cfq", "mcd1"), "sut", "query_length", ""),
+        (("logical_inference", "full"), "sut", "operators", "7=98 8=97 9=94 10=90 11=88 12=81"),
+        (("logical_inference", "full"), "sut", "A", ""),
+        (("logical_inference", "A"), "transformer", "A", "yes=53"),
+    ],
+)
+def test_published_numbers(
+    stamp: tuple[str, str], model: str, by: str, expected: str, tmp_path: Path
+) -> None:
+    """Only beside the same data, split and model."""
+    (tmp_path / "model").write_text(model)
+    about = dict(zip(("dataset", "split"), stamp))
+    program = USER_DIR.parent / "scripts" / "_published.py"
+    for limited in (False, True):
+        about_all = {**about, "limited": True} if limited else about
+        (tmp_path / "prepared.json").write_text(json.dumps(about_all))
+        command = [sys.executable, program, tmp_path, tmp_path, "test", by]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        assert shown == ("" if limited else expected)
+
+
+def test_equal_macs(data: Path) -> None:
+    """The Transformer that translation is compared with does the same number of multiplications."""
+    for size in ((), ("--small",)):
+        macs = []
+        for model in ("sut", "transformer"):
+            parsed = settings("multi30k", data, "--model", model, *size)
+            built, task = untrained.build(
+                parsed.arch, 8000, _architecture_flags(parsed), alpha_threshold=None
+            )
+            batch = untrained.random_batch(built, task, src_len=16, tgt_len=16)
+            macs.append(count(built, [batch]).macs)
+        assert macs[0] / macs[1] == pytest.approx(1, abs=0.05)
+
+
+def _architecture_flags(parsed: Namespace) -> list[str]:
+    names = [f"{side}_{name}" for side in ("encoder", "decoder") for name in _SIZES]
+    names += ["attention_head_dim"] if parsed.arch.startswith("sut") else []
+    values = {name: getattr(parsed, name, None) for name in names}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
+    return [*flags, "--share-all-embeddings"]
+
+
 def test_ablations(data: Path) -> None:
     """Table 2: one part is left out, and everything else stays."""
     whole = vars(settings("wmt14", data))
@@ -95,16 +151,15 @@ def test_from_data_to_table(text: Path, data: Path, tmp_path: Path) -> None:
     refused = bash(*train, "--seed", 2, ok=False)
     assert refused.returncode == 1 and "holds a run of other settings" in refused.stderr
 
-    shown = bash("evaluate_scan.sh", "--run", tmp_path, "--split", "addprim_jump").stdout
-    assert "published" in shown
+    bash("evaluate_scan.sh", "--run", tmp_path)
     with open(tmp_path / "test-by-target_length.csv", newline="") as file:
         *groups, total = csv.DictReader(file)
-    assert total["group"] == "all" and total["published"] == "0.0"
+    assert total["group"] == "all"
     assert sum(int(row["sentences"]) for row in groups) == int(total["sentences"]) == 11
     assert (tmp_path / "test-by-target_length.png").stat().st_size > 0
 
     bash("sweep_alpha_threshold.sh", "--run", tmp_path, "--max-sentences", 3)
-    with open(tmp_path / "test-sweep.csv", newline="") as file:
+    with open(tmp_path / "test-thresholds-first-3.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["alpha_threshold"]) for row in rows] == [
         *(tenth / 10 for tenth in range(1, 10)),

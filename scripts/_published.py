@@ -1,0 +1,56 @@
+"""Prints the paper's numbers for a run, as GROUP=NUMBER, in per cent; nothing where there are none.
+
+Usage: _published.py RUN DATA SUBSET BY
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+# Tan et al. (2023), Tables 4 and 5 and appendices B.2 and B.3, by data set, split and model:
+# numbers for groups of a column, or of all sentences.
+_LOGICAL: dict[str, list[float]] = {
+    "sut": [98, 97, 94, 90, 88, 81],
+    "transformer": [51, 52, 51, 51, 51, 48],
+}
+_HELD_OUT: dict[str, dict[str, float]] = {
+    "sut": {"A": 97, "B": 94, "C": 52},
+    "transformer": {"A": 53, "B": 51, "C": 51},
+}
+_ALL: dict[tuple[str, str], dict[str, float]] = {
+    ("cfq", "mcd1"): {"ut": 72.4, "ut_fixed": 71.0, "ut_t5": 68.3},
+    ("cfq", "mcd2"): {"ut": 51.1, "ut_fixed": 48.6, "ut_t5": 43.1},
+    ("cfq", "mcd3"): {"ut": 51.7, "ut_fixed": 51.3, "ut_t5": 45.7},
+    ("listops", "lra"): {"sut": 49.23, "transformer": 36.37},
+    ("scan", "addprim_turn_left"): {"ut": 100, "transformer": 20},
+    ("scan", "addprim_jump"): {"ut": 0, "transformer": 7},
+    ("scan", "length"): {"ut": 7, "transformer": 0},
+    ("pcfg", "systematicity"): {"ut": 87, "transformer": 76},
+    ("pcfg", "productivity"): {"ut": 62, "transformer": 56},
+}
+
+
+def published(dataset: str, split: str, model: str, by: str) -> dict[str, float]:
+    """Numbers by group; `all` stands for all sentences."""
+    if dataset == "logical_inference" and model in _LOGICAL:
+        if split == "full" and by == "operators":
+            return {str(number): one for number, one in enumerate(_LOGICAL[model], start=7)}
+        if split == by and by in "ABC":
+            return {"yes": _HELD_OUT[model][by]}
+    numbers = _ALL.get((dataset, split), {})
+    return {"all": numbers[model]} if model in numbers else {}
+
+
+def main() -> None:
+    run, data, subset, by = sys.argv[1:]
+    stamp = json.loads(Path(data, "prepared.json").read_text(encoding="utf-8"))
+    if subset == "test" and not stamp.get("limited"):
+        model = Path(run, "model").read_text(encoding="utf-8").strip()
+        found = published(stamp.get("dataset", ""), stamp.get("split", ""), model, by)
+        print(*(f"{group}={number:g}" for group, number in found.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What `sut-evaluate` shows: a table for people, rows for programs, a picture."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sut_fairseq.analysis import evaluation_plots
+from sut_fairseq.modules.errors import InputError
+
+COLUMNS = (
+    *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),
+    *("encoder_depth", "decoder_depth", "skipped", "same_conjuncts", "bleu"),
+)
+
+
+def check_files(table: Path | None, picture: Path | None) -> None:
+    """Refuse, before hours of work, files that could not be written after it.
+
+    Raises:
+        InputError: for a folder that is not there, or a picture of an unknown format.
+    """
+    for option, path in (("--csv", table), ("--plot", picture)):
+        if path is not None and not path.parent.is_dir():
+            raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first.")
+    if picture is not None and picture.suffix[1:] not in evaluation_plots.FORMATS:
+        known = ", ".join(sorted(evaluation_plots.FORMATS))
+        raise InputError(f"--plot {picture}: its ending must be one of {known}.")
+
+
+def write_csv(result: dict[str, Any], path: Path) -> None:
+    """Write the rows; a file of that name is replaced only by a whole one."""
+
+    def write(partial: Path) -> None:
+        with open(partial, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="raise")
+            writer.writeheader()
+            writer.writerows(result["rows"])
+
+    _whole(path, write)
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw the rows (`evaluation_plots.draw`)."""
+    _whole(path, lambda partial: evaluation_plots.draw(result, partial))
+
+
+def _whole(path: Path, write: Callable[[Path], None]) -> None:
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        write(partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """Print the rows for people, then the confusion table."""
+    rows = result["rows"]
+    header = {
+        "mode": "mode",
+        "alpha_threshold": "threshold",
+        "group": result["by"] or "group",
+        "sentences": "sentences",
+        "percent": result["measure"],
+        "published": "published",
+        "encoder_depth": "encoder depth",
+        "decoder_depth": "decoder depth",
+        "skipped": "skipped",
+        "same_conjuncts": "same conjuncts",
+        "bleu": "BLEU on tokens",
+    }
+    shown = [key for key in header if any(row.get(key) is not None for row in rows)]
+    form = {
+        "sentences": "{:,}".format,
+        "percent": "{:.2f} %".format,
+        "published": "{:g} %".format,
+        "same_conjuncts": "{:.2f} %".format,
+        "encoder_depth": "{:.2f}".format,
+        "decoder_depth": "{:.2f}".format,
+        "bleu": "{:.2f}".format,
+        "skipped": lambda share: f"{100 * share:.1f} %",
+    }
+    table = [[header[key] for key in shown]]
+    table += [
+        [form.get(key, str)(row[key]) if row.get(key) is not None else "" for key in shown]
+        for row in rows
+    ]
+    _print_columns(table)
+    if "confusion" in result:
+        labels = list(result["confusion"])
+        print(f"\nmacro-F1 {result['macro_f1']:.2f} %\n\nlabel (rows) taken for label (columns)")
+        counts = [[label, *map(str, result["confusion"][label].values())] for label in labels]
+        _print_columns([["", *labels], *counts])
+
+
+def _print_columns(table: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)).rstrip())
