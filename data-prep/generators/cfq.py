@@ -11,16 +11,15 @@ Queries are then simplified (`sut_fairseq/sparql.py`), which loses nothing: ever
 
 from __future__ import annotations
 
-import importlib.util
 import string
-from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
 
-from cfq_official import find_official, read_official
-from dataset import Example, Parts, check_counts, make_parser, prepare, run
-from raw_files import REPOSITORY, find
-from text_files import InputError, read_lines
+from cfq_official import download, find_official, official_files, read_official
+from dataset import Example, Parts, check_counts, make_parser, prepare
+from package_module import load
+from parallel_pairs import read_pairs
+from raw_files import find
+from text_files import InputError, run
 
 SIDES = {"train": "train", "valid": "dev", "test": "test"}
 MCD_SIZES = {"train": 95_743, "valid": 11_968, "test": 11_968}
@@ -32,17 +31,7 @@ PUBLISHED_SIZES = {
 }
 
 
-def load_sparql() -> ModuleType:
-    """Load `sut_fairseq/sparql.py` by itself: the package would bring torch and fairseq."""
-    path = REPOSITORY / "sut_fairseq" / "sparql.py"
-    spec = importlib.util.spec_from_file_location("sparql", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-sparql = load_sparql()
+sparql = load("sparql")
 
 
 def tokenise_question(question: str) -> str:
@@ -86,14 +75,7 @@ def read_tokenised(questions: Path, queries: Path, simplify: bool) -> list[Examp
         InputError: if they have different numbers of lines, or naming the first wrong line.
     """
     examples = []
-    lines = zip_longest(read_lines(questions), read_lines(queries))
-    for number, (question, query) in enumerate(lines, start=1):
-        if question is None or query is None:
-            shorter = questions if question is None else queries
-            raise InputError(
-                f"{shorter} ends after line {number - 1}, but the other side goes on: line N of "
-                "one must belong to line N of the other."
-            )
+    for number, (question, query) in enumerate(read_pairs(questions, queries), start=1):
         if not question.split():
             raise InputError(f"{questions}, line {number} is blank: every query has a question.")
         words = " ".join(question.split()), " ".join(query.split())
@@ -112,20 +94,28 @@ def find_tokenised(raw: Path, split: str) -> Path | None:
     return None
 
 
-def read_split(raw: Path | None, split: str, simplify: bool) -> Parts:
+def tokenised_files(folder: Path) -> dict[str, tuple[Path, Path]]:
+    """Return the files of each part in a folder that `find_tokenised` found.
+
+    Raises:
+        InputError: if one is absent.
+    """
+    return {
+        part: (find(folder, f"{side}_encode.txt"), find(folder, f"{side}_decode.txt"))
+        for part, side in SIDES.items()
+    }
+
+
+def read_split(raw: Path, split: str, simplify: bool) -> Parts:
     """Read a split in whichever form it is there.
 
     Raises:
         InputError: if there is neither, or something in it is wrong.
     """
-    folder = find_tokenised(raw, split) if raw is not None else None
+    folder = find_tokenised(raw, split)
     if folder is not None:
-        return {
-            part: read_tokenised(
-                find(folder, f"{side}_encode.txt"), find(folder, f"{side}_decode.txt"), simplify
-            )
-            for part, side in SIDES.items()
-        }
+        files = tokenised_files(folder)
+        return {part: read_tokenised(*pair, simplify) for part, pair in files.items()}
     return {
         part: [
             make_example(tokenise_question(question), tokenise_query(query), place, simplify)
@@ -133,6 +123,14 @@ def read_split(raw: Path | None, split: str, simplify: bool) -> Parts:
         ]
         for part, rows in zip(SIDES, read_official(find_official(raw, split), split))
     }
+
+
+def raw_files(raw: Path, split: str) -> list[Path]:
+    """Return the files that `read_split` reads."""
+    folder = find_tokenised(raw, split)
+    if folder is None:
+        return official_files(find_official(raw, split), split)
+    return [path for pair in tokenised_files(folder).values() for path in pair]
 
 
 def report_lengths(parts: Parts) -> None:
@@ -167,11 +165,17 @@ def main() -> None:
         "--no-simplify", action="store_true", help="keep the queries as they were published"
     )
     args = parser.parse_args()
-    parts = read_split(args.raw, args.split, not args.no_simplify)
-    found = {part: len(examples) for part, examples in parts.items()}
-    check_counts(f"CFQ {args.split}", found, PUBLISHED_SIZES[args.split], args.limit)
-    report_lengths(parts)
-    prepare(args, parts, ["query_length"], name="cfq", split=args.split)
+    raw = download() if args.raw is None else args.raw
+
+    def make_parts() -> Parts:
+        parts = read_split(raw, args.split, not args.no_simplify)
+        found = {part: len(examples) for part, examples in parts.items()}
+        check_counts(f"CFQ {args.split}", found, PUBLISHED_SIZES[args.split], args.limit)
+        report_lengths(parts)
+        return parts
+
+    files = raw_files(raw, args.split)
+    prepare(args, files, make_parts, ["query_length"], name="cfq", split=args.split)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, TextIO, Tuple
 
-from download import fetch
-from raw_files import DOWNLOADS
+from raw_files import obtain
 from text_files import InputError
 
 ADDRESS = "https://storage.googleapis.com/cfq_dataset/"
@@ -28,14 +27,17 @@ LARGEST = 1 << 24  # characters of one entry; a real one has some thousands
 Row = Tuple[str, str, str]  # where it stands, question, query
 
 
-def find_official(raw: Path | None, split: str) -> Path:
+def download() -> Path:
+    """Return the folder of downloads, which now holds the archive."""
+    return obtain(None, "cfq", {ARCHIVE: ADDRESS + ARCHIVE})[ARCHIVE].parent
+
+
+def find_official(raw: Path, split: str) -> Path:
     """Return the folder that holds dataset.json, or the archive.
 
     Raises:
-        InputError: if there is neither, or no download.
+        InputError: if there is neither.
     """
-    if raw is None:
-        return fetch(ADDRESS + ARCHIVE, DOWNLOADS / "cfq" / ARCHIVE, None)
     if not raw.is_dir():
         raise InputError(f"--raw {raw} is not a folder: give the one that holds CFQ.")
     for folder in (raw, *sorted(child for child in raw.iterdir() if child.is_dir())):
@@ -47,6 +49,20 @@ def find_official(raw: Path | None, split: str) -> Path:
         f"--raw {raw} has neither {DATASET} nor {ARCHIVE}, nor is there a folder {split} with "
         "train_encode.txt: give the folder that holds the data set."
     )
+
+
+def official_files(place: Path, split: str) -> list[Path]:
+    """Return the files of a split that are there: the archive, or two in a folder."""
+    if not place.is_dir():
+        return [place]
+    names = (DATASET, split_file(split))
+    paths = [place / f"{name}{suffix}" for name in names for suffix in ("", ".gz")]
+    return [path for path in paths if path.is_file()]
+
+
+def split_file(split: str) -> str:
+    """Return the name of the file with the indices of a split."""
+    return f"splits/{SPLIT_FILES.get(split, split)}.json"
 
 
 @contextmanager
@@ -122,7 +138,7 @@ def read_indices(place: Path, split: str) -> list[list[int]]:
     Raises:
         InputError: if the file is not of that form.
     """
-    name = f"splits/{SPLIT_FILES.get(split, split)}.json"
+    name = split_file(split)
     with open_text(place, name) as stream:
         try:
             content = json.load(stream)

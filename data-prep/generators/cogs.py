@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from dataset import Example, check_counts, make_parser, prepare, run
+from dataset import Example, Parts, check_counts, make_parser, prepare
 from raw_files import obtain
-from text_files import InputError, read_lines
+from text_files import InputError, read_lines, run
 
 ADDRESS = "https://raw.githubusercontent.com/najoungkim/COGS/main/data/"
 FILES = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv", "gen": "gen.tsv"}
@@ -65,11 +65,15 @@ def main() -> None:
     )
     args = parser.parse_args()
     files = obtain(args.raw, "cogs", {name: ADDRESS + name for name in FILES.values()})
-    parts = {part: read_file(files[name]) for part, name in FILES.items()}
-    found = {part: len(examples) for part, examples in parts.items()}
-    check_counts("COGS", found, PUBLISHED_SIZES, args.limit)
-    check_types(parts["gen"], args.limit)
-    prepare(args, parts, ["type"], name="cogs")
+
+    def make_parts() -> Parts:
+        parts = {part: read_file(files[name]) for part, name in FILES.items()}
+        found = {part: len(examples) for part, examples in parts.items()}
+        check_counts("COGS", found, PUBLISHED_SIZES, args.limit)
+        check_types(parts["gen"], args.limit)
+        return parts
+
+    prepare(args, files.values(), make_parts, ["type"], name="cogs")
 
 
 if __name__ == "__main__":

@@ -1,29 +1,23 @@
-"""What the data sets share: examples, options, counts, and the way to a folder for fairseq.
+"""What the formal data sets share: examples, counts, and the way to a folder for fairseq.
 
 Each data set is one program that turns raw files or a grammar into *parts*, named lists of
 examples. `train`, `valid` and `test` are always there; any further part becomes an evaluation set
-of its name. `prepare` hands them all to the program behind `parallel_text.sh`.
+of its name.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import shlex
-import signal
-import subprocess
-import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
 
-import text_files
-from text_files import InputError, Parser
+import preparation
+from parallel_pairs import Inputs
+from text_files import InputError, Parser, write_lines
+from treatment import Treatment
 
-PARALLEL_TEXT = Path(__file__).with_name("parallel_text.py")
-SPLITS = ("train", "valid", "test")
 SEED = 1
 
 
@@ -39,33 +33,12 @@ Parts = Dict[str, List[Example]]
 
 
 def make_parser(program: str, description: str, raw: str, epilog: str = "") -> Parser:
-    """Return a parser with the options that every data set has.
-
-    Args:
-        program: name of the script that the user called.
-        description, epilog: what `--help` says before and after the options.
-        raw: help text of `--raw`.
-    """
-    parser = Parser(program, description, epilog)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
-    parser.add_argument(
-        "--limit", type=positive, metavar="N",
-        help="for a quick look, N random examples of each part; other sizes than the published "
-        "ones are then reported, not refused",
-    )  # fmt: skip
-    return parser
-
-
-def positive(text: str) -> int:
-    """Read a whole number from 1 on, for an option.
-
-    Raises:
-        argparse.ArgumentTypeError: if it is none.
-    """
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, but is `{text}`")
-    return int(text)
+    """Return the parser of `preparation.make_parser` for a data set whose limit is random."""
+    limit = (
+        "N random examples of each part; other sizes than the published ones are then reported, "
+        "not refused"
+    )
+    return preparation.make_parser(program, description, raw, limit, epilog)
 
 
 def keyed_order(examples: Iterable[Example], purpose: str) -> list[Example]:
@@ -158,80 +131,47 @@ def take_validation(parts: Parts, size: int) -> Parts:
     return {**parts, "train": kept, "valid": [example for example in train if example in valid]}
 
 
-def write_text(folder: Path, parts: Parts, columns: Sequence[str]) -> list[str]:
-    """Write `<part>.src`, `<part>.tgt` and, but for train, `<part>.<column>` into a folder.
-
-    Returns:
-        the options by which `parallel_text.sh` finds all these files.
-    """
-    options: list[str] = []
+def write_text(folder: Path, parts: Parts, columns: Sequence[str]) -> Inputs:
+    """Write `<part>.src`, `<part>.tgt` and, but for train, `<part>.<column>` into a folder."""
+    inputs = Inputs({}, {})
     for name, part in parts.items():
-        files = [str(folder / f"{name}.{side}") for side in ("src", "tgt")]
-        options += [f"--{name}", *files] if name in SPLITS else ["--also", name, *files]
-        for field, file in enumerate(files):
-            with open(file, "w", encoding="utf-8") as stream:
-                stream.writelines(f"{example[field]}\n" for example in part)
+        source, target = inputs.pairs[name] = folder / f"{name}.src", folder / f"{name}.tgt"
+        write_lines(source, (example.source for example in part))
+        write_lines(target, (example.target for example in part))
         for index, column in enumerate(columns if name != "train" else ()):
-            path = folder / f"{name}.{column}"
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.writelines(f"{example.values[index]}\n" for example in part)
-            options += ["--column", name, column, str(path)]
-    return options
-
-
-def identity(name: str, split: str | None, limit: int | None) -> dict[str, Any]:
-    """Return the keys of the stamp by which a prepared folder is known (see `prepared_folder`)."""
-    about: dict[str, Any] = {"dataset": name}
-    if split is not None:
-        about["split"] = split
-    if limit is not None:
-        about["limited"] = True
-    return about
+            path = inputs.columns[name, column] = folder / f"{name}.{column}"
+            write_lines(path, (example.values[index] for example in part))
+    return inputs
 
 
 def prepare(
     args: argparse.Namespace,
-    parts: Parts,
+    raw_files: Iterable[Path],
+    make_parts: Callable[[], Parts],
     columns: Sequence[str] = (),
     *,
     name: str,
     split: str | None = None,
-    task: str = "translation",
+    labels: bool = False,
     subsets: Mapping[str, Callable[[Example], bool]] | None = None,
 ) -> None:
-    """Binarise the parts into `args.out`; ends the program if that fails.
+    """Make the folder `args.out` of a data set, unless it is there.
 
     Args:
-        args: the options of `make_parser`, of which `out` and `limit` are used.
-        parts: examples by part.
+        args: the options of `make_parser`, and the data set's own.
+        raw_files: all files that `make_parts` reads.
+        make_parts: returns examples by part.
         columns: names of the examples' values, which are kept for evaluation beside all but train.
         name: of the data set, and of its training script, whose call is printed at the end.
         split: which of its splits it is, where there are several.
-        task: fairseq task of the folder.
+        labels: the targets are labels; see `cut`.
         subsets: further sets by name, and which examples of train are in them too.
     """
-    parts = cut(parts, args.limit, labels=task == "classification_as_translation")
-    for subset, belongs in (subsets or {}).items():
-        parts[subset] = [example for example in parts["train"] if belongs(example)]
-    command = ["bash", f"scripts/train_{name}.sh", "--data", str(args.out.resolve())]
-    about = json.dumps(identity(name, split, args.limit))
-    with tempfile.TemporaryDirectory(prefix=f"{args.out.name}-text-") as folder:
-        options = write_text(Path(folder), parts, columns)
-        options += ["--out", str(args.out), "--task", task, "--train-with", shlex.join(command)]
-        options += ["--identity", about]
-        sys.stdout.flush()
-        with subprocess.Popen([sys.executable, str(PARALLEL_TEXT), *options]) as process:
-            try:
-                status = process.wait()
-            except BaseException:
-                process.terminate()  # it removes what it has begun
-                process.wait()
-                raise
-    if status != 0:
-        sys.exit(status)
 
+    def write(folder: Path) -> Inputs:
+        parts = cut(make_parts(), args.limit, labels=labels)
+        for subset, belongs in (subsets or {}).items():
+            parts[subset] = [example for example in parts["train"] if belongs(example)]
+        return write_text(folder, parts, columns)
 
-def run(main: Callable[[], None], program: str) -> None:
-    """`text_files.run`, for a program that has a temporary folder to remove when it is killed."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    text_files.run(main, program)
+    preparation.prepare(args, raw_files, write, Treatment(), name=name, split=split)

@@ -15,15 +15,14 @@ from dataset import (
     Parts,
     check_counts,
     make_parser,
-    positive,
     prepare,
-    run,
     sizes,
     take_validation,
 )
 from listops_expressions import Lengths, evaluate, generate
+from preparation import positive
 from raw_files import find
-from text_files import InputError, read_lines
+from text_files import InputError, read_lines, run
 
 LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
 LRA_LENGTHS = Lengths(500, 2000)
@@ -85,18 +84,27 @@ def read_file(path: Path) -> list[Example]:
     return examples
 
 
-def read_parts(args: argparse.Namespace) -> Parts:
-    """Read the files that the options name, and take a validation set out of the training set.
+def raw_files(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the files that the options name, the training file first, by name.
 
     Raises:
-        InputError: if a file is absent or wrong, or is used twice.
+        InputError: if one is absent, or is used twice.
     """
     names = [args.train_file or STANDARD_FILES[0], *(args.test_file or STANDARD_FILES[1:])]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each file can be used once, so name different ones.")
+    return {name: find(args.raw, f"{name}.tsv") for name in names}
+
+
+def read_parts(files: dict[str, Path], args: argparse.Namespace) -> Parts:
+    """Read the files of `raw_files`, and take a validation set out of the training set.
+
+    Raises:
+        InputError: if a file is wrong.
+    """
     parts: Parts = {}
-    for part, name in zip(["train", "test", *names[2:]], names):
-        parts[part] = read_file(find(args.raw, f"{name}.tsv"))
+    for part, name in zip(["train", "test", *list(files)[2:]], files):
+        parts[part] = read_file(files[name])
         kind = name.partition("_")[0]
         published = {part: PUBLISHED_LINES[kind]} if kind in PUBLISHED_LINES else {}
         check_counts(f"ListOps {name}", {part: len(parts[part])}, published, args.limit)
@@ -132,7 +140,7 @@ def main() -> None:
     )
     lra = parser.add_argument_group("generated expressions")
     lra.add_argument(
-        "--sizes", type=positive, nargs=3, metavar=tuple(LRA_SIZES), default=LRA_SIZES.values(),
+        "--sizes", type=positive, nargs=3, metavar=tuple(LRA_SIZES), default=[*LRA_SIZES.values()],
         help="examples of each part (default: 96000 2000 2000)",
     )  # fmt: skip
     lra.add_argument(
@@ -163,10 +171,14 @@ def main() -> None:
     args = parser.parse_args()
     if args.raw is None and (args.train_file or args.test_file):
         parser.error("--train-file and --test-file need --raw")
-    parts = generate_parts(args) if args.raw is None else read_parts(args)
+    files = {} if args.raw is None else raw_files(args)
+
+    def make_parts() -> Parts:
+        return generate_parts(args) if args.raw is None else read_parts(files, args)
+
     prepare(
-        args, parts, ["depth"], name="listops", split=split_name(args),
-        task="classification_as_translation",
+        args, files.values(), make_parts, ["depth"], name="listops", split=split_name(args),
+        labels=True,
     )  # fmt: skip
 
 

@@ -18,9 +18,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dataset import Example, Parts, check_counts, make_parser, prepare, run
+from dataset import Example, Parts, check_counts, make_parser, prepare
 from raw_files import obtain
-from text_files import InputError, read_lines
+from text_files import InputError, read_lines, run
 
 ADDRESS = (
     "https://raw.githubusercontent.com/sleepinyourhat/vector-entailment/master/propositionallogic/"
@@ -208,17 +208,21 @@ def main() -> None:
     args = parser.parse_args()
     urls = {name: ADDRESS + name for name in (*TRAIN_FILES, *TEST_FILES)}
     files = obtain(args.raw, "logical_inference", urls)
-    train, test = (
-        [line for number, name in enumerate(names) for line in read_file(files[name], number)]
-        for names in (TRAIN_FILES, TEST_FILES)
-    )
-    parts = make_parts(train, test, args.split)
-    counts = {"lines to train on": len(parts["train"]) + len(parts["valid"]), "test": len(test)}
-    published = {"lines to train on": TRAINED_ON[args.split], "test": TESTED_ON}
-    check_counts(f"Logical inference {args.split}", counts, published, args.limit)
+
+    def read() -> Parts:
+        train, test = (
+            [line for number, name in enumerate(names) for line in read_file(files[name], number)]
+            for names in (TRAIN_FILES, TEST_FILES)
+        )
+        parts = make_parts(train, test, args.split)
+        counts = {"lines to train on": len(parts["train"]) + len(parts["valid"]), "test": len(test)}
+        published = {"lines to train on": TRAINED_ON[args.split], "test": TESTED_ON}
+        check_counts(f"Logical inference {args.split}", counts, published, args.limit)
+        return parts
+
     prepare(
-        args, parts, COLUMNS, name="logical_inference", split=args.split,
-        task="classification_as_translation", subsets={"short": is_short},
+        args, files.values(), read, COLUMNS, name="logical_inference", split=args.split,
+        labels=True, subsets={"short": is_short},
     )  # fmt: skip
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from download import fetch
-from raw_files import DOWNLOADS, checksums, find
-from text_files import exit_when_killed, run
-from translation import Corpus, make_parser, prepare
+from raw_files import obtain
+from text_files import run
+from translation import Corpus, Sets, make_parser, prepare
+from treatment import Treatment
 
 PROGRAM = "multi30k.sh"
 # The checksums in SHA256SUMS, not the address, say which version of the files is meant.
@@ -23,15 +23,6 @@ FILES = {
     "test_2017_flickr": ("test_2017_flickr", 1_000),
     "test_2017_mscoco": ("test_2017_mscoco", 461),
 }
-
-
-def raw_file(raw: Path | None, name: str) -> Path:
-    """Return a raw file from the user's folder or, without one, from the official address."""
-    if raw is not None:
-        return find(raw, name)
-    sha256 = checksums("multi30k")[name]
-    destination = DOWNLOADS / "multi30k" / f"{name}.gz"
-    return fetch(f"{ADDRESS}{name}.gz", destination, sha256, of_content=True)
 
 
 def main() -> None:
@@ -49,23 +40,24 @@ def main() -> None:
     args = parser.parse_args()
     source, target = ("de", "en") if args.reverse else ("en", "de")
 
-    def find_sets(_: Path) -> dict[str, list[Corpus]]:
+    names = [f"{file}.{side}" for file, _ in FILES.values() for side in (source, target)]
+    raw = obtain(args.raw, "multi30k", {name: f"{ADDRESS}{name}.gz" for name in names})
+
+    def find_sets(_: Path) -> Sets:
         return {
-            name: [
+            part: [
                 Corpus(
-                    f"Multi30k {file}",
-                    raw_file(args.raw, f"{file}.{source}"),
-                    raw_file(args.raw, f"{file}.{target}"),
-                    (size,),
+                    f"Multi30k {file}", raw[f"{file}.{source}"], raw[f"{file}.{target}"], (size,)
                 )
             ]
-            for name, (file, size) in FILES.items()
+            for part, (file, size) in FILES.items()
         }
 
-    split = "de-en" if args.reverse else None
-    prepare(args, find_sets, ["--moses", source, target], name="multi30k", split=split)
+    prepare(
+        args, raw.values(), find_sets, Treatment(languages=(source, target)), name="multi30k",
+        split="de-en" if args.reverse else None,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    exit_when_killed()
     run(main, PROGRAM)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from itertools import zip_longest
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
-from text_files import InputError, read_lines
+from text_files import InputError, read_lines, write_lines
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("src", "tgt")
@@ -74,8 +74,8 @@ def read_pairs(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
         if source is None or target is None:
             counts = [sum(1 for _ in read_lines(path)) for path in (src, tgt)]
             raise InputError(
-                f"{src} has {counts[0]} lines but {tgt} has {counts[1]}: line N of one must be "
-                "the translation of line N of the other, so the counts must be equal."
+                f"{src} has {counts[0]} lines but {tgt} has {counts[1]}: line N of one must "
+                "belong to line N of the other, so the counts must be equal."
             )
         yield source, target
 
@@ -118,6 +118,30 @@ def check_text(inputs: Inputs, blank_in_train: bool) -> dict[str, int]:
                 "the value of pair N, so the counts must be equal."
             )
     return lines
+
+
+def evenly_spaced(lines: Iterable[str], total: int, limit: int) -> Iterator[str]:
+    """Yield `limit` of `total` lines, the last one among them; all where there are no more."""
+    keep = min(limit, total)
+    for number, line in enumerate(lines):
+        if number * keep // total != (number + 1) * keep // total:
+            yield line
+
+
+def thin(inputs: Inputs, blank_in_train: bool, limit: int, folder: Path) -> Inputs:
+    """Copy `limit` evenly spaced pairs of each set, with their columns, to a folder.
+
+    Args, Raises:
+        as `check_text`, by which all pairs are checked before.
+    """
+    lines = check_text(inputs, blank_in_train)
+    copies = {}
+    for name, path in inputs.files().items():
+        copies[name] = folder / name
+        total = lines[name.partition(".")[0]]
+        write_lines(copies[name], evenly_spaced(read_lines(path), total, limit))
+    pairs = {split: (copies[f"{split}.src"], copies[f"{split}.tgt"]) for split in inputs.pairs}
+    return Inputs(pairs, {key: copies[".".join(key)] for key in inputs.columns})
 
 
 def copy_columns(inputs: Inputs, folder: Path, dropped: set[int]) -> None:

@@ -9,51 +9,20 @@ inputs and options a second run only reads the stamp.
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import sys
-import time
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from binarise import LOG, binarise, check_binarised
-from parallel_pairs import SIDES, SPLITS, Inputs, check_files, checksum
-from prepared_folder import (
-    check_replaceable,
-    file_sizes,
-    is_current,
-    put_in_place,
-    read_stamp,
-    write_stamp,
-)
+from fairseq_folder import check_fairseq, make_folder
+from parallel_pairs import SIDES, SPLITS, Inputs, check_files, thin
+from preparation import positive
+from prepared_folder import hidden_folder
 from subword_models import BPE_WORDS, SENTENCEPIECE_SENTENCES
-from text_chunks import cores
-from text_files import InputError, Parser, exit_when_killed, run
-from text_pipeline import prepare_text
+from text_files import InputError, Parser, run
 from text_sides import TextSide, TokenizationError
 from training_command import DEFAULT_TASK, report, training_command
 from treatment import Counts, Treatment
 
 PROGRAM = "parallel_text.sh"
-LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
-PARALLEL_FROM = 200_000  # training pairs; below, fairseq's workers cost more than they save
-
-
-def build(inputs: Inputs, treatment: Treatment, stamp: dict[str, Any], out: Path) -> dict[str, Any]:
-    """Make the whole folder and put it at `out`; returns its stamp, `stamp` and what it holds."""
-    started = time.monotonic()
-    with put_in_place(out) as folder:
-        print(f"{PROGRAM}: preparing the text ...", flush=True)
-        counts = prepare_text(inputs, treatment, folder)
-        workers = cores() if counts["train"].pairs >= PARALLEL_FROM else 1
-        print(f"{PROGRAM}: binarising with fairseq-preprocess ...", flush=True)
-        binarise(folder, counts, treatment.joined, workers)
-        check_binarised(folder, counts)
-        stamp = {**stamp, "counts": counts, "files": file_sizes(folder)}
-        write_stamp(folder, stamp)
-    print(f"{PROGRAM}: {out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
-    return stamp
 
 
 def make_parser() -> Parser:
@@ -87,6 +56,10 @@ def make_parser() -> Parser:
         "group; repeatable",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    parser.add_argument(
+        "--limit", type=positive, metavar="N",
+        help="for a quick look, N pairs of each set, evenly spaced (before unfit ones are dropped)",
+    )  # fmt: skip
     parser.add_argument(
         "--joined", action="store_true",
         help="one vocabulary, and one set of subwords, for both languages instead of two",
@@ -122,10 +95,6 @@ def make_parser() -> Parser:
     command.add_argument(
         "--task", default=DEFAULT_TASK, metavar="NAME", help=f"its task (default: {DEFAULT_TASK})"
     )
-    command.add_argument(
-        "--train-with", metavar="COMMAND", help="print this command instead, as it is given"
-    )
-    parser.add_argument("--identity", type=json.loads, default={}, help=argparse.SUPPRESS)
     return parser
 
 
@@ -209,36 +178,19 @@ def main() -> None:
     args = make_parser().parse_args()
     inputs, treatment = read_inputs(args), read_treatment(args)
     out: Path = args.out.resolve()
+    check_fairseq()
     check_files(inputs)
-    if find_spec("fairseq") is None:
-        raise InputError(
-            f"fairseq is not installed for {sys.executable}: run `pip install .` in the "
-            "repository, or activate the environment that has it."
-        )
-    made_from = {
-        "layout": LAYOUT,
-        **treatment._asdict(),
-        "languages": list(treatment.languages),  # as JSON reads it back
-        "inputs": {name: checksum(path) for name, path in inputs.files().items()},
-    }
-    wanted = {**args.identity, "made_from": made_from}
-    stamp = read_stamp(out)
-    if stamp and is_current(out, stamp, made_from):
-        print(f"{PROGRAM}: {out} is up to date; nothing to do.")
-        found = {"counts": stamp["counts"], "files": stamp["files"]}
-        if stamp != {**wanted, **found}:  # the same text under another name
-            stamp = {**wanted, **found}
-            write_stamp(out, stamp)
+    if args.limit is None:
+        stamp = make_folder(out, inputs, treatment, {})
     else:
-        if stamp:
-            check_replaceable(out, stamp)
-        stamp = build(inputs, treatment, wanted, out)
+        with hidden_folder(out, "text") as folder:
+            fewer = thin(inputs, treatment.cleans, args.limit, folder)
+            stamp = make_folder(out, fewer, treatment, {"limited": True})
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
     report(out, counts)
-    command = args.train_with or training_command(out, counts, args.joined, args.arch, args.task)
+    command = training_command(out, counts, args.joined, args.arch, args.task)
     print("Train on it with:\n  " + command)
 
 
 if __name__ == "__main__":
-    exit_when_killed()
     run(main, PROGRAM)

@@ -7,13 +7,13 @@ its target. A function's synonym in the substitutivity test, `append_twin`, does
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from pathlib import Path
 from typing import Callable, List
 
-from dataset import Example, Parts, check_counts, make_parser, prepare, run, sizes, take_validation
+from dataset import Example, Parts, check_counts, make_parser, prepare, sizes, take_validation
+from parallel_pairs import read_pairs
 from raw_files import obtain
-from text_files import InputError, read_lines
+from text_files import InputError, run
 
 ADDRESS = (
     "https://raw.githubusercontent.com/i-machine-think/am-i-compositional/master/data/pcfgset/"
@@ -144,14 +144,8 @@ def read_file(src: Path, tgt: Path) -> list[Example]:
         InputError: if they have different numbers of lines, or naming the first wrong line.
     """
     examples = []
-    for number, (source, target) in enumerate(zip_longest(read_lines(src), read_lines(tgt)), 1):
-        if source is None or target is None:
-            shorter = src if source is None else tgt
-            raise InputError(
-                f"{shorter} ends after line {number - 1}, but the other side goes on: line N of "
-                "one must belong to line N of the other."
-            )
-        source, target = " ".join(source.split()), " ".join(target.split())
+    for number, pair in enumerate(read_pairs(src, tgt), start=1):
+        source, target = (" ".join(side.split()) for side in pair)
         try:
             expected = evaluate(source)
         except ValueError as error:
@@ -194,19 +188,35 @@ def divide_pool(pool: list[Example], split: str) -> Parts:
     }
 
 
-def read_split(raw: Path | None, split: str, limit: int | None) -> Parts:
-    """Read the parts of a split from a folder, or download them, and compare their sizes.
+def stems_of(split: str) -> list[str]:
+    """Return the names of a split's pairs of files, without .src and .tgt."""
+    return list(SPLITS.get(split, {}).values() or POOLED_FILES)
+
+
+def raw_files(raw: Path | None, split: str) -> dict[str, Path]:
+    """Return the files of a split by name, from a folder or downloaded.
 
     Raises:
-        InputError: if a file is absent or wrong; see `check_counts` for the limit.
+        InputError: if one is absent, or cannot be downloaded.
     """
-    stems = list(SPLITS.get(split, {}).values() or POOLED_FILES)
-    names = [f"{stem}.{side}" for stem in stems for side in ("src", "tgt")]
+    names = [f"{stem}.{side}" for stem in stems_of(split) for side in ("src", "tgt")]
     urls = {
         name: name.replace(SMALL, SMALL_ADDRESS) if name.startswith(SMALL) else ADDRESS + name
         for name in names
     }
-    files = obtain(raw, "pcfg_set", urls)
+    return obtain(raw, "pcfg_set", urls)
+
+
+def read_split(files: dict[str, Path], split: str, limit: int | None) -> Parts:
+    """Read the parts of a split and compare their sizes.
+
+    Args:
+        files: those of `raw_files`.
+
+    Raises:
+        InputError: if one is wrong; see `check_counts` for the limit.
+    """
+    stems = stems_of(split)
     read = {stem: read_file(files[f"{stem}.src"], files[f"{stem}.tgt"]) for stem in stems}
     if split in SPLITS:
         parts = {part: read[stem] for part, stem in SPLITS[split].items()}
@@ -257,8 +267,12 @@ def main() -> None:
         "(default: 1000)",
     )  # fmt: skip
     args = parser.parse_args()
-    parts = take_validation(read_split(args.raw, args.split, args.limit), args.valid_size)
-    prepare(args, parts, ["functions"], name="pcfg", split=args.split)
+    files = raw_files(args.raw, args.split)
+
+    def make_parts() -> Parts:
+        return take_validation(read_split(files, args.split, args.limit), args.valid_size)
+
+    prepare(args, files.values(), make_parts, ["functions"], name="pcfg", split=args.split)
 
 
 if __name__ == "__main__":

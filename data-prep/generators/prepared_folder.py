@@ -5,6 +5,7 @@ It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json
     dataset    name of a known data set (`scan`); absent for a user's own text
     split      which of its splits (`addprim_jump`), where it has several
     limited    true where `--limit` left examples out; absent otherwise
+    recipe     checksum of raw files, options and programs; absent for a user's own text
     made_from  checksums of the text and the options that decide what the folder holds
     counts     numbers of each set, in the order of `treatment.Counts`
     files      size in bytes of every file by its path in the folder
@@ -67,11 +68,11 @@ def check_replaceable(out: Path, stamp: dict[str, Any]) -> None:
         )
 
 
-def remove_leftovers(out: Path) -> None:
+def _remove_leftovers(out: Path, purpose: str) -> None:
     """Delete what killed runs left beside `out`; the folder of a run that still lives is kept."""
     for folder in out.parent.iterdir():
         name, _, process = folder.name.rpartition("-")
-        ours = name in (f".{out.name}.partial", f".{out.name}.old") and process.isdigit()
+        ours = name == f".{out.name}.{purpose}" and process.isdigit()
         if ours and not _is_alive(int(process)):
             shutil.rmtree(folder)
 
@@ -89,9 +90,26 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def is_current(out: Path, stamp: dict[str, Any], made_from: dict[str, Any]) -> bool:
-    """Tell whether the folder was made from the same things and still has all its files whole."""
-    return stamp["made_from"] == made_from and stamp["files"].items() <= file_sizes(out).items()
+def is_whole(out: Path, stamp: dict[str, Any]) -> bool:
+    """Tell whether the folder still has all its files in their sizes."""
+    sizes: dict[str, int] = stamp["files"]
+    return sizes.items() <= file_sizes(out).items()
+
+
+@contextmanager
+def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
+    """Yield an empty folder beside `out`, where there is room for it, and delete it at the end.
+
+    What killed runs left of the same purpose is deleted first.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(out, purpose)
+    folder = out.with_name(f".{out.name}.{purpose}-{os.getpid()}")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -101,11 +119,8 @@ def put_in_place(out: Path) -> Iterator[Path]:
     An earlier `out` is replaced. If the block fails, the new folder is deleted and `out` stays as
     it was.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(out)
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    partial.mkdir()
-    try:
+    with hidden_folder(out, "partial") as partial:
+        _remove_leftovers(out, "old")
         yield partial
         if out.exists():
             old = out.with_name(f".{out.name}.old-{os.getpid()}")
@@ -118,8 +133,6 @@ def put_in_place(out: Path) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             partial.rename(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write_stamp(folder: Path, stamp: dict[str, Any]) -> None:

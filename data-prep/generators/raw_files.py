@@ -52,7 +52,8 @@ def obtain(raw: Path | None, data_set: str, urls: Mapping[str, str]) -> dict[str
         raw: the user's folder; None to download.
         data_set: name of the data set in SHA256SUMS; files that are not listed there are not
             compared with a checksum.
-        urls: the official address of each file, by its name below `raw`.
+        urls: the official address of each file, by its name below `raw`. Where only the address
+            ends in .gz, the checksum is that of the content.
 
     Raises:
         InputError: if a file is absent, cannot be downloaded, or is not the published one.
@@ -60,4 +61,9 @@ def obtain(raw: Path | None, data_set: str, urls: Mapping[str, str]) -> dict[str
     if raw is not None:
         return {name: find(raw, name) for name in urls}
     known, folder = checksums(data_set), DOWNLOADS / data_set
-    return {name: fetch(url, folder / name, known.get(name)) for name, url in urls.items()}
+    files = {}
+    for name, url in urls.items():
+        zipped = url.endswith(".gz") and not name.endswith(".gz")
+        place = folder / (f"{name}.gz" if zipped else name)
+        files[name] = fetch(url, place, known.get(name), of_content=zipped)
+    return files

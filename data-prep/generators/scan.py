@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dataset import Example, Parts, check_counts, make_parser, prepare, run, take_validation
+from dataset import Example, Parts, check_counts, make_parser, prepare, take_validation
 from raw_files import find
 from scan_grammar import all_pairs, interpret
 from scan_splits import (
@@ -15,9 +15,18 @@ from scan_splits import (
     Split,
     cut_off,
 )
-from text_files import InputError, read_lines
+from text_files import InputError, read_lines, run
 
 ALL_PAIRS = 20_910
+
+
+def raw_files(raw: Path | None, split: str, cutoff: int | None) -> list[Path]:
+    """Return the published files that are read; none where the pairs are generated."""
+    if raw is None:
+        return []
+    if cutoff is not None:
+        return [find(raw, "tasks.txt")]
+    return [find(raw, f"tasks_{side}_{split}.txt") for side in Split._fields]
 
 
 def read_published(folder: Path, split: str) -> Split:
@@ -26,7 +35,7 @@ def read_published(folder: Path, split: str) -> Split:
     Raises:
         InputError: if a file is absent or a line is not a SCAN pair.
     """
-    return Split(*(read_pairs(find(folder, f"tasks_{side}_{split}.txt")) for side in Split._fields))
+    return Split(*map(read_pairs, raw_files(folder, split, None)))
 
 
 def read_pairs(path: Path) -> list[Example]:
@@ -105,10 +114,13 @@ def main() -> None:
     )  # fmt: skip
     args = parser.parse_args()
     split = OTHER_NAMES.get(args.split, args.split)
-    parts = take_validation(make_parts(args.raw, split, args.cutoff, args.limit), args.valid_size)
-    if args.cutoff is not None:
-        split = f"cutoff_{args.cutoff}"
-    prepare(args, parts, name="scan", split=split)
+
+    def make() -> Parts:
+        parts = make_parts(args.raw, split, args.cutoff, args.limit)
+        return take_validation(parts, args.valid_size)
+
+    name = split if args.cutoff is None else f"cutoff_{args.cutoff}"
+    prepare(args, raw_files(args.raw, split, args.cutoff), make, name="scan", split=name)
 
 
 if __name__ == "__main__":

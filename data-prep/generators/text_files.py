@@ -12,7 +12,7 @@ import signal
 import sys
 import zlib
 from pathlib import Path
-from typing import Callable, Iterator, NoReturn
+from typing import Callable, Iterable, Iterator, NoReturn
 
 
 class InputError(Exception):
@@ -69,18 +69,21 @@ def read_lines(path: Path) -> Iterator[str]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def exit_when_killed() -> None:
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines, given without their ends, to a file."""
+    with open(path, "w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(f"{line}\n" for line in lines)
+
+
+def _leave(*_: object) -> None:
     """Let a polite kill clean up as Ctrl-C does; a second one does not interrupt that."""
-
-    def leave(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sys.exit(143)
-
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def run(main: Callable[[], None], program: str) -> None:
     """Call `main` and turn what a user can cause into one sentence and a non-zero exit status."""
+    signal.signal(signal.SIGTERM, _leave)
     try:
         main()
     except InputError as error:

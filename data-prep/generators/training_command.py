@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from parallel_pairs import SIDES
+from raw_files import REPOSITORY
 from text_files import read_lines
 from treatment import Counts
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
 DEFAULT_TASK = "translation"
 
@@ -64,10 +64,24 @@ def training_command(
         lines[0] += ["--task", task]
     # An architecture may share what two dictionaries cannot, or not share what one could.
     lines[1].append("--share-all-embeddings" if joined else "--separate-embeddings")
-    for option, longest in (
-        ("--max-source-positions", max(row.longest_src for row in counts.values()) + 1),
-        ("--max-target-positions", max(row.longest_tgt for row in counts.values()) + 1),
+    lines.append(position_options(counts))
+    return " \\\n    ".join(" ".join(shlex.quote(word) for word in line) for line in lines if line)
+
+
+def script_command(name: str, out: Path, counts: dict[str, Counts]) -> str:
+    """Return the call of the training script of a data set that suits the folder."""
+    more = position_options(counts)
+    command = ["bash", f"scripts/train_{name}.sh", "--data", str(out), *(["--"] if more else [])]
+    return shlex.join([*command, *more])
+
+
+def position_options(counts: dict[str, Counts]) -> list[str]:
+    """Return the options without which fairseq would leave the longest pairs out."""
+    options = []
+    for side, longest in (
+        ("source", max(row.longest_src for row in counts.values()) + 1),
+        ("target", max(row.longest_tgt for row in counts.values()) + 1),
     ):
         if longest > FAIRSEQ_DEFAULT_MAX_POSITIONS:
-            lines.append([option, str(longest)])
-    return " \\\n    ".join(" ".join(shlex.quote(word) for word in line) for line in lines)
+            options += [f"--max-{side}-positions", str(longest)]
+    return options

@@ -1,23 +1,17 @@
-"""What the translation data sets share: from their raw files to `parallel_text.sh`."""
+"""What the translation data sets share: from their raw files to a folder for fairseq."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shlex
-import shutil
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
-from typing import Callable, Iterable, NamedTuple, Sequence
+from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence
 
-from dataset import identity
-from parallel_pairs import SPLITS
-from text_files import InputError, Parser, read_lines
-
-PARALLEL_TEXT = Path(__file__).with_name("parallel_text.py")
+import preparation
+from parallel_pairs import Inputs, evenly_spaced
+from preparation import positive
+from text_files import InputError, Parser, read_lines, write_lines
+from treatment import Treatment
 
 
 class Corpus(NamedTuple):
@@ -29,25 +23,17 @@ class Corpus(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def make_parser(program: str, description: str, raw: str, bpe: int, epilog: str = "") -> Parser:
-    """Return a parser with the options that every translation data set has.
+Sets = Dict[str, List[Corpus]]  # train, valid, test and further evaluation sets
 
-    Args:
-        program: name of the script that the user called.
-        description, epilog: what `--help` says before and after the options.
-        raw: help text of `--raw`.
-        bpe: default number of merges.
-    """
-    parser = Parser(program, description, epilog)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
+
+def make_parser(program: str, description: str, raw: str, bpe: int, epilog: str = "") -> Parser:
+    """Return the parser of `preparation.make_parser` with the option `--bpe`, by default `bpe`."""
+    parser = preparation.make_parser(
+        program, description, raw, "N pairs of each set, evenly spaced", epilog
+    )
     parser.add_argument(
-        "--bpe", type=int, default=bpe, metavar="N",
+        "--bpe", type=positive, default=bpe, metavar="N",
         help=f"merges of the byte pair encoding of both languages together (default: {bpe})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", type=int, metavar="N",
-        help="for a quick look, N pairs of each set, evenly spaced",
     )  # fmt: skip
     return parser
 
@@ -69,81 +55,59 @@ def count_pairs(corpus: Corpus) -> int:
     return found[0]
 
 
-def write_set(corpora: Sequence[Corpus], limit: int | None, prefix: Path) -> None:
+def write_set(corpora: Sequence[Corpus], limit: int | None, prefix: Path) -> tuple[Path, Path]:
     """Write corpora one after the other to `<prefix>.src` and `<prefix>.tgt`.
 
     Args:
         corpora: what the set consists of; the sizes are compared with the published ones.
         limit: how many pairs to keep, evenly spaced; None for all.
         prefix: path of the two files without the suffix.
+
+    Returns:
+        the paths of both.
     """
     total = sum(count_pairs(corpus) for corpus in corpora)
-    keep = total if limit is None else min(limit, total)
-    for suffix, files in (
-        ("src", [corpus.source for corpus in corpora]),
-        ("tgt", [corpus.target for corpus in corpora]),
+    source, target = (prefix.with_name(f"{prefix.name}.{side}") for side in ("src", "tgt"))
+    for path, files in (
+        (source, [corpus.source for corpus in corpora]),
+        (target, [corpus.target for corpus in corpora]),
     ):
-        with open(f"{prefix}.{suffix}", "w", encoding="utf-8", newline="\n") as stream:
-            for number, line in enumerate(chain.from_iterable(map(read_lines, files))):
-                if number * keep // total != (number + 1) * keep // total:
-                    stream.write(line + "\n")
+        lines = chain.from_iterable(map(read_lines, files))
+        write_lines(path, evenly_spaced(lines, total, limit or total))
+    return source, target
 
 
 def prepare(
     args: argparse.Namespace,
-    find_sets: Callable[[Path], dict[str, list[Corpus]]],
-    options: Iterable[str],
+    raw_files: Iterable[Path],
+    find_sets: Callable[[Path], Sets],
+    treatment: Treatment,
     *,
     name: str,
     split: str | None = None,
 ) -> None:
-    """Hand the sets of a data set to `parallel_text.sh`; ends the program if that fails.
+    """Make the folder `args.out` of a data set, unless it is there.
 
     Args:
         args: the options of `make_parser`.
-        find_sets: called with a folder for what it has to unpack; returns the corpora of train,
-            valid, test and of any further evaluation set.
-        options: of `parallel_text.sh`, besides those for files and BPE.
+        raw_files: all files that `find_sets` reads.
+        find_sets: called with a folder for what it has to unpack; returns the corpora of each set.
+        treatment: what is done to the text, besides joint BPE of `args.bpe` merges.
         name: of the data set, and of its training script, whose call is printed at the end.
         split: which of its splits it is, where there are several.
 
     Raises:
-        InputError: if an option or a raw file cannot be used.
+        InputError: if a raw file cannot be used.
     """
-    for option in ("bpe", "limit"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise InputError(f"--{option} must be at least 1, but is {value} instead.")
-    out = args.out.resolve()
-    command = shlex.join(["bash", f"scripts/train_{name}.sh", "--data", str(out)])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the result, where there is room for it; a later run removes what a killed one leaves.
-    folder = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    folder.mkdir()
-    try:
-        words = [sys.executable, str(PARALLEL_TEXT), "--out", str(out), "--train-with", command]
-        words += [*options, "--bpe", str(args.bpe), "--joined"]
-        words += ["--identity", json.dumps(identity(name, split, args.limit))]
-        for part, corpora in find_sets(folder).items():
-            write_set(corpora, args.limit, folder / part)
-            words += [f"--{part}"] if part in SPLITS else ["--also", part]
-            words += [str(folder / f"{part}.src"), str(folder / f"{part}.tgt")]
+
+    def write(folder: Path) -> Inputs:
+        sets = {
+            part: write_set(corpora, args.limit, folder / part)
+            for part, corpora in find_sets(folder).items()
+        }
         if args.limit is not None:
             print(f"--limit: at most {args.limit} pairs of each set are kept.", flush=True)
-        status = call(words)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if status != 0:
-        sys.exit(status)
+        return Inputs(sets, {})
 
-
-def call(words: list[str]) -> int:
-    """Run a program and return its status; it is given the time to clean up when this one ends."""
-    process = subprocess.Popen(words)
-    try:
-        return process.wait()
-    except SystemExit:
-        process.terminate()
-        raise
-    finally:
-        process.wait()
+    treatment = treatment._replace(joined=True, subwords="bpe", size=args.bpe)
+    preparation.prepare(args, raw_files, write, treatment, name=name, split=split)

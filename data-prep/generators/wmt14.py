@@ -13,35 +13,35 @@ import re
 import shutil
 import tarfile
 import zlib
+from itertools import chain
 from pathlib import Path
 from typing import Iterator
 
-from download import fetch
-from raw_files import DOWNLOADS, checksums, find
-from text_files import InputError, exit_when_killed, read_lines, run
-from translation import Corpus, make_parser, prepare
+from raw_files import find, obtain
+from text_files import InputError, read_lines, run, write_lines
+from translation import Corpus, Sets, make_parser, prepare
+from treatment import Treatment
 
 PROGRAM = "wmt14_en_de.sh"
 LANGUAGES = ("en", "de")
-FILTERS = ("--max-length", "250", "--max-ratio", "1.5")
+TREATMENT = Treatment(languages=LANGUAGES, max_length=250, max_ratio=1.5)
 
-EUROPARL, CRAWL, NEWS, DEV, TEST = ARCHIVES = (
+ARCHIVES = (
     "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
     "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
     "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
     "https://www.statmt.org/wmt14/dev.tgz",
     "https://www.statmt.org/wmt14/test-full.tgz",
 )
-# Set, archive, files of both sides in it, published number of pairs.
+# What each archive has: set, files of both sides, published number of pairs.
 OFFICIAL = (
-    ("train", EUROPARL, ("europarl-v7.de-en.en", "europarl-v7.de-en.de"), (1_920_209,)),
-    ("train", CRAWL, ("commoncrawl.de-en.en", "commoncrawl.de-en.de"), (2_399_123,)),
-    ("train", NEWS, ("news-commentary-v9.de-en.en", "news-commentary-v9.de-en.de"), (201_288,)),
-    ("valid", DEV, ("newstest2013.en", "newstest2013.de"), (3_000,)),
+    ("train", ("europarl-v7.de-en.en", "europarl-v7.de-en.de"), (1_920_209,)),
+    ("train", ("commoncrawl.de-en.en", "commoncrawl.de-en.de"), (2_399_123,)),
+    ("train", ("news-commentary-v9.de-en.en", "news-commentary-v9.de-en.de"), (201_288,)),
+    ("valid", ("newstest2013.en", "newstest2013.de"), (3_000,)),
     # 2,737 pairs are those of test-filtered.tgz, which some report on.
     (
         "test",
-        TEST,
         ("newstest2014-deen-src.en.sgm", "newstest2014-deen-ref.de.sgm"),
         (3_003, 2_737),
     ),
@@ -54,7 +54,7 @@ SAMPLE = (
 )
 
 
-def sample_sets(raw: Path) -> dict[str, list[Corpus]]:
+def sample_sets(raw: Path) -> Sets:
     """Return the sets of the sample of 10,000 training pairs."""
     sets = {}
     for name, file, size in SAMPLE:
@@ -63,34 +63,34 @@ def sample_sets(raw: Path) -> dict[str, list[Corpus]]:
     return sets
 
 
-def official_sets(raw: Path | None, folder: Path) -> dict[str, list[Corpus]]:
-    """Return the sets made of the official files, unpacked into `folder` where they are packed."""
-    sets: dict[str, list[Corpus]] = {"train": [], "valid": [], "test": []}
-    for name, archive, files, sizes in OFFICIAL:
-        source, target = official_files(raw, archive, files, folder)
-        sets[name].append(Corpus(files[0].rsplit(".", 1)[0], source, target, sizes))
-    return sets
-
-
-def official_files(
-    raw: Path | None, archive: str, names: tuple[str, str], folder: Path
-) -> list[Path]:
-    """Return the two sides of a corpus: as files of the user's, or out of an archive.
+def official_files(raw: Path | None) -> list[list[Path]]:
+    """Return the file or files that each corpus comes in: its archive, or its two sides.
 
     Raises:
-        InputError: if neither is there, or one cannot be used.
+        InputError: if one is absent, or cannot be downloaded.
     """
-    tar, file = None, archive.rsplit("/", 1)[1]
+    archives = {address.rsplit("/", 1)[1]: address for address in ARCHIVES}
     if raw is None:
-        tar = fetch(archive, DOWNLOADS / "wmt14" / file, checksums("wmt14").get(file))
-    elif (raw / file).is_file():
-        tar = raw / file
-    if tar is None:
-        assert raw is not None
-        paths = [find(raw, name) for name in names]
-    else:
-        paths = unpack(tar, names, folder)
-    return [plain(path, folder) if ".sgm" in path.suffixes else path for path in paths]
+        return [[path] for path in obtain(None, "wmt14", archives).values()]
+    return [
+        [raw / archive] if (raw / archive).is_file() else [find(raw, name) for name in names]
+        for archive, (_, names, _) in zip(archives, OFFICIAL)
+    ]
+
+
+def official_sets(files: list[list[Path]], folder: Path) -> Sets:
+    """Return the sets made of the official files, unpacked into `folder` where they are packed.
+
+    Raises:
+        InputError: if an archive cannot be used.
+    """
+    sets: Sets = {"train": [], "valid": [], "test": []}
+    for paths, (part, names, sizes) in zip(files, OFFICIAL):
+        if len(paths) == 1:
+            paths = unpack(paths[0], names, folder)
+        source, target = (plain(p, folder) if ".sgm" in p.suffixes else p for p in paths)
+        sets[part].append(Corpus(names[0].rsplit(".", 1)[0], source, target, sizes))
+    return sets
 
 
 def unpack(archive: Path, names: tuple[str, str], folder: Path) -> list[Path]:
@@ -136,8 +136,7 @@ def segments(path: Path) -> Iterator[str]:
 def plain(path: Path, folder: Path) -> Path:
     """Write the sentences of an SGML file to `folder`, one a line."""
     text = folder / f"{path.name}.txt"
-    with open(text, "w", encoding="utf-8", newline="\n") as stream:
-        stream.writelines(f"{sentence}\n" for sentence in segments(path))
+    write_lines(text, segments(path))
     return text
 
 
@@ -158,9 +157,9 @@ def main() -> None:
         "here, or the tokenised sample (train10k.en, newstest2013.en, ...)",
         32_000,
         "Without --raw, about 1.7 GB are fetched from www.statmt.org; downloads are resumed after\n"
-        "an interruption, kept in data-bin/downloads, and compared with known checksums. Of dev.tgz\n"
-        "and test-full.tgz none are known: those of the first download are printed, recorded\n"
-        "(<file>.sha256) and required from then on.",
+        "an interruption, kept in data-bin/downloads, and compared with known checksums. Of\n"
+        "dev.tgz and test-full.tgz none are known: those of the first download are printed,\n"
+        "recorded (<file>.sha256) and required from then on.",
     )
     args = parser.parse_args()
     if is_sample(args.raw):
@@ -169,17 +168,17 @@ def main() -> None:
             "models trained on it say nothing about WMT'14.",
             flush=True,
         )
-        options = ["--moses", *LANGUAGES, "--tokenized", *FILTERS]
-        prepare(args, lambda _: sample_sets(args.raw), options, name="wmt14", split="sample")
+        sets = sample_sets(args.raw)
+        raw = [path for (corpus,) in sets.values() for path in (corpus.source, corpus.target)]
+        treatment = TREATMENT._replace(tokenized=True)
+        prepare(args, raw, lambda _: sets, treatment, name="wmt14", split="sample")
     else:
-        options = ["--moses", *LANGUAGES, *FILTERS]
-
-        def find_sets(folder: Path) -> dict[str, list[Corpus]]:
-            return official_sets(args.raw, folder)
-
-        prepare(args, find_sets, options, name="wmt14", split="full")
+        files = official_files(args.raw)
+        prepare(
+            args, chain.from_iterable(files), lambda folder: official_sets(files, folder),
+            TREATMENT, name="wmt14", split="full",
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
-    exit_when_killed()
     run(main, PROGRAM)

@@ -9,16 +9,34 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from training_command import script_command, training_command
+from treatment import Counts
 
 from tests.integration import commands
 
 Completed = subprocess.CompletedProcess[str]
 
+WRITE_INDICES = """
+import struct, sys
+
+def cli_main():
+    option = lambda name: sys.argv[sys.argv.index(name) + 1]
+    sets = {"train": option("--trainpref"), "valid": option("--validpref")}
+    for number, prefix in enumerate(option("--testpref").split(",")):
+        sets[f"test{number or ''}"] = prefix
+    for side in ("src", "tgt"):
+        for name, prefix in sets.items():
+            with open(f"{prefix}.{side}", "rb") as stream:
+                lines = stream.read().splitlines()
+            with open(f"{name}.src-tgt.{side}.idx", "wb") as stream:
+                stream.write(struct.pack("<9sQBQ", b"MMIDIDX\\0\\0", 1, 4, len(lines)))
+        with open(f"dict.{side}.txt", "w") as stream:
+            stream.write("word 1\\n")
+"""
 TINY = {
     "train": (["a b", "c", "d e f", "a"], ["x", "y z", "w", "x x"]),
     "valid": (["a c"], ["x y"]),
@@ -292,7 +310,7 @@ def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) 
         (tiny / f"{name}.src").write_text("\n".join(lines), encoding="utf-8")
         (tiny / f"{name}.tgt").write_text("x\n" * len(lines), encoding="utf-8")
     (tiny / "sizes").write_text(" 3 \n1\n2  of 9", encoding="utf-8")
-    words = command(repository, tiny, tmp_path / "out", "--train-with", "bash x.sh --data out")
+    words = command(repository, tiny, tmp_path / "out")
     for name in ("long", "test1"):  # fairseq makes them test1 and test2
         words += ["--also", name, str(tiny / f"{name}.src"), str(tiny / f"{name}.tgt")]
     words += ["--column", "long", "size", str(tiny / "sizes")]
@@ -300,7 +318,6 @@ def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) 
     assert result.returncode == 0, result.stderr
     assert re.search(r"^long +3 +3 +1 +1 src, 0 tgt$", result.stdout, re.MULTILINE)
     assert re.search(r"^test1 +1 +1 +1 +0 src, 0 tgt$", result.stdout, re.MULTILINE)
-    assert result.stdout.endswith("Train on it with:\n  bash x.sh --data out\n")
     text = tmp_path / "out" / "text"
     assert (text / "long.size").read_text(encoding="utf-8") == "3\n1\n2 of 9\n"
     assert (text / "long.src").read_text(encoding="utf-8") == "a a a\nb\nd q\n"
@@ -339,32 +356,49 @@ def test_bad_sets_and_columns_are_refused(
     assert not list(tmp_path.glob("*out*"))
 
 
-def test_the_task_is_in_the_printed_command(repository: Path) -> None:
-    code = (
-        "import training_command, pathlib\n"
-        "counts = {'train': Counts(1, 5, 4, 0, 0)}\n"
-        "command = training_command.training_command\n"
-        "print(command(pathlib.Path('a'), counts, False, 'sut_base', 'other_task'))\n"
-        "print(command(pathlib.Path('a'), counts, False, 'sut_base'))\n"
-    )
-    folder = repository / "data-prep" / "generators"
-    result = run([sys.executable, "-c", "from treatment import Counts\n" + code], folder)
-    assert result.stdout.count("--task other_task") == result.stdout.count("--task") == 1
+def test_the_task_is_in_the_printed_command() -> None:
+    counts = {"train": Counts(1, 5, 4, 0, 0)}
+    printed = training_command(Path("a"), counts, False, "sut_base", "other_task")
+    assert printed.count("--task other_task") == printed.count("--task") == 1
+    assert "--task" not in training_command(Path("a"), counts, False, "sut_base")
 
 
-def test_long_sentences_raise_the_limits(repository: Path) -> None:
+def test_long_sentences_raise_the_limits() -> None:
     """The printed command must not make fairseq drop what was just prepared."""
-    code = (
-        "import training_command, pathlib\n"
-        "from treatment import Counts\n"
-        "counts = {'train': Counts(1, 5, 1024, 0, 0), 'test': Counts(1, 1023, 9, 0, 0)}\n"
-        "print(training_command.training_command(pathlib.Path('a b'), counts, False, 'sut_base'))\n"
-    )
-    folder = repository / "data-prep" / "generators"
-    result = run([sys.executable, "-c", code], folder)
-    assert "--max-target-positions 1025" in result.stdout, result.stderr
-    assert "--max-source-positions" not in result.stdout
-    assert "'a b'" in result.stdout
+    counts = {"train": Counts(1, 5, 1024, 0, 0), "test": Counts(1, 1023, 9, 0, 0)}
+    printed = training_command(Path("a b"), counts, False, "sut_base")
+    assert "--max-target-positions 1025" in printed
+    assert "--max-source-positions" not in printed
+    assert "'a b'" in printed
+    script = "bash scripts/train_scan.sh --data 'a b'"
+    assert script_command("scan", Path("a b"), counts) == f"{script} -- --max-target-positions 1025"
+    assert script_command("scan", Path("a b"), {"test": counts["test"]}) == script
+
+
+def test_a_limit(repository: Path, tmp_path: Path, tiny: Path) -> None:
+    (tiny / "kind").write_text("one\ntwo\n", encoding="utf-8")
+    column = ("--column", "test", "kind", str(tiny / "kind"))
+    words = command(repository, tiny, tmp_path / "out", "--limit", "1", *column)
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    result = run(words, tmp_path, **environment)
+    assert result.returncode == 0, result.stderr
+    text = {path.name: path.read_text() for path in (tmp_path / "out" / "text").iterdir()}
+    expected = {
+        "train.src": "a\n",
+        "train.tgt": "x x\n",
+        "valid.src": "a c\n",
+        "valid.tgt": "x y\n",
+    }
+    assert text == {**expected, "test.src": "e\n", "test.tgt": "w\n", "test.kind": "two\n"}
+    assert json.loads((tmp_path / "out" / "prepared.json").read_text())["limited"] is True
+    assert "is up to date" in run(words, tmp_path, **environment).stdout
+    assert not list(tmp_path.glob(".out*"))
+
+    (tiny / "kind").write_text("one\n", encoding="utf-8")
+    assert_refused(run(words, tmp_path), "kind has 1 values but its split has 2 pairs")
+    (tiny / "train.src").write_text("a\n", encoding="utf-8")
+    assert_refused(run(words, tmp_path), "has 1 lines but ")
+    assert_refused(run([*words, "--limit", "0"], tmp_path), "must be a whole number from 1", 2)
 
 
 def test_the_stamp_names_no_place(repository: Path, tmp_path: Path, tiny: Path) -> None:

@@ -17,27 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_data_prep import assert_refused, fake_fairseq, run
+from tests.integration.test_data_prep import WRITE_INDICES, assert_refused, fake_fairseq, run
 
 SPLITS = ("train", "valid", "test")
 SCRIPTS = ("cfq", "cogs", "listops", "logical_inference", "pcfg", "scan")
-WRITE_INDICES = """
-import struct, sys
-
-def cli_main():
-    option = lambda name: sys.argv[sys.argv.index(name) + 1]
-    sets = {"train": option("--trainpref"), "valid": option("--validpref")}
-    for number, prefix in enumerate(option("--testpref").split(",")):
-        sets[f"test{number or ''}"] = prefix
-    for side in ("src", "tgt"):
-        for name, prefix in sets.items():
-            with open(f"{prefix}.{side}", "rb") as stream:
-                lines = stream.read().splitlines()
-            with open(f"{name}.src-tgt.{side}.idx", "wb") as stream:
-                stream.write(struct.pack("<9sQBQ", b"MMIDIDX\\0\\0", 1, 4, len(lines)))
-        with open(f"dict.{side}.txt", "w") as stream:
-            stream.write("word 1\\n")
-"""
 WAIT = """
 import pathlib, time
 
@@ -212,6 +195,28 @@ def test_generated(
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
 
 
+def test_a_second_run_costs_nothing(repository: Path, tmp_path: Path) -> None:
+    """Nothing is generated or read again; other options, or a lost file, are noticed."""
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    words = [*script(repository, "listops"), "--sizes", "9", "9", "9", "--out", "out"]
+    words += ["--min-length", "1100", "--max-length", "1300"]
+    first = run(words, tmp_path, **environment)
+    assert first.returncode == 0, first.stderr
+    assert "seed 1: 9 train, 9 valid, 9 test." in first.stdout
+    longest = max(
+        int(row.split()[2]) for row in first.stdout.splitlines() if row.startswith(SPLITS)
+    )
+    assert first.stdout.endswith(f"/out -- --max-source-positions {longest + 1}\n")
+    second = run([*words, "--processes", "1"], tmp_path, **environment)
+    assert second.returncode == 0, second.stderr
+    assert "seed 1" not in second.stdout and "out is up to date" in second.stdout
+    assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
+    assert "seed 2" in run([*words, "--seed", "2"], tmp_path, **environment).stdout
+    (tmp_path / "out" / "dict.src.txt").unlink()
+    third = run([*words, "--seed", "2"], tmp_path, **environment).stdout
+    assert "seed 2" in third and "out is ready" in third
+
+
 def test_cfq(repository: Path, tmp_path: Path) -> None:
     """The official form; sizes other than the published ones pass with a limit only."""
     (tmp_path / "raw" / "splits").mkdir(parents=True)
@@ -283,12 +288,10 @@ def test_bad_options(
 def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path) -> None:
     """Killed while fairseq works: politely, then hard; another run then makes the folder."""
     work = tmp_path / "work"
-    temporary = tmp_path / "temporary"
     work.mkdir()
-    temporary.mkdir()
     words = [*script(repository, "scan"), "--limit", "3", "--out", "out"]
-    environment = {**os.environ, **fake_fairseq(tmp_path, WAIT), "TMPDIR": str(temporary)}
-    for how, left_over in ((signal.SIGTERM, 0), (signal.SIGKILL, 1)):
+    environment = {**os.environ, **fake_fairseq(tmp_path, WAIT)}
+    for how, left_over in ((signal.SIGTERM, 0), (signal.SIGKILL, 2)):  # raw text and result
         process = subprocess.Popen(
             words, cwd=work, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
         )
@@ -301,10 +304,11 @@ def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path) -
         else:
             os.killpg(process.pid, how)
         assert process.wait() != 0
-        assert len(list(temporary.iterdir())) == len(list(work.iterdir())) == left_over
+        assert len(list(work.iterdir())) == left_over
         assert not (work / "out").exists()
 
     shutil.rmtree(tmp_path / "fake")
     result = run(words, work, **fake_fairseq(tmp_path, WRITE_INDICES))
     assert result.returncode == 0, result.stderr
     assert prepared(work / "out") == {"train": 3, "valid": 3, "test": 3}
+    assert os.listdir(work) == ["out"]

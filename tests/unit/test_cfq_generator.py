@@ -165,8 +165,8 @@ def test_tokenised_files_must_say_which_split_they_are(tmp_path: Path, shared_da
 @pytest.mark.parametrize(
     ("questions", "queries", "message"),
     [
-        ("Q\n", f"{QUERY}\n{QUERY}\n", "train_encode.txt ends after line 1, but the other side"),
-        ("Q\nQ\n", f"{QUERY}\n", "train_decode.txt ends after line 1, but the other side goes on"),
+        ("Q\n", f"{QUERY}\n{QUERY}\n", "train_encode.txt has 1 lines but .* has 2"),
+        ("Q\nQ\n", f"{QUERY}\n", "train_encode.txt has 2 lines but .* has 1"),
         ("Q\n \n", f"{QUERY}\n{QUERY}\n", "train_encode.txt, line 2 is blank"),
         ("Q\n", "SELECT M0\n", "train_decode.txt, line 1: this is not a CFQ query: there is no"),
         ("Q\n", "SELECT WHERE { M0 p.q }\n", "line 1: this is not a CFQ query: `M0 p.q` is"),

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 import dataset
+import preparation
 import pytest
 import raw_files
 from dataset import Example
@@ -29,8 +30,8 @@ def test_checksums_are_those_of_the_files(shared_data: Path) -> None:
 def test_files_are_downloaded_with_their_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def fetch(url: str, destination: Path, sha256: str | None) -> Path:
-        calls.append((url, sha256))
+    def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool) -> Path:
+        calls.append((url, sha256, of_content))
         return destination
 
     monkeypatch.setattr(raw_files, "fetch", fetch)
@@ -39,7 +40,11 @@ def test_files_are_downloaded_with_their_checksums(monkeypatch: pytest.MonkeyPat
     folder = raw_files.DOWNLOADS / "cogs"
     assert files == {name: folder / name for name in urls}
     known = raw_files.checksums("cogs")["train.tsv"]
-    assert calls == [("https://host/a", known), ("https://host/b", None)]
+    assert calls == [("https://host/a", known, False), ("https://host/b", None, False)]
+    name = "train.en"
+    files = raw_files.obtain(None, "multi30k", {name: "https://host/c.gz"})
+    assert files == {name: raw_files.DOWNLOADS / "multi30k" / "train.en.gz"}
+    assert calls[2] == ("https://host/c.gz", raw_files.checksums("multi30k")[name], True)
 
 
 def test_files_of_the_user(tmp_path: Path) -> None:
@@ -56,9 +61,9 @@ def test_files_of_the_user(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²", "٣"])
 def test_only_whole_numbers_from_1_on(text: str) -> None:
-    assert dataset.positive("12") == 12
+    assert preparation.positive("12") == 12
     with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number from 1 on"):
-        dataset.positive(text)
+        preparation.positive(text)
 
 
 def test_a_limit_keeps_the_same_random_examples() -> None:
@@ -87,18 +92,35 @@ def test_a_limit_keeps_every_label() -> None:
     }
 
 
-def test_text_and_its_options(tmp_path: Path) -> None:
+def test_text_of_the_parts(tmp_path: Path) -> None:
     example = Example("a b", "c", ("1", "yes"))
     parts = {"train": [example] * 2, "valid": [example], "test": [example], "gen": [example]}
-    options = dataset.write_text(tmp_path, parts, ["size", "kind"])
+    inputs = dataset.write_text(tmp_path, parts, ["size", "kind"])
     names = {f"{part}.{name}" for part in parts for name in ("src", "tgt", "size", "kind")}
     names -= {"train.size", "train.kind"}
+    assert inputs.files() == {name: tmp_path / name for name in names}
     assert {path.name for path in tmp_path.iterdir()} == names
+    assert list(inputs.pairs) == list(parts)
     assert (tmp_path / "train.src").read_text() == "a b\na b\n"
+    assert (tmp_path / "gen.tgt").read_text() == "c\n"
     assert (tmp_path / "gen.kind").read_text() == "yes\n"
-    gen = [str(tmp_path / f"gen.{side}") for side in ("src", "tgt")]
-    assert options[options.index("--also") :] == [
-        *("--also", "gen", *gen),
-        *("--column", "gen", "size", str(tmp_path / "gen.size")),
-        *("--column", "gen", "kind", str(tmp_path / "gen.kind")),
+
+
+def test_a_recipe_is_files_and_options(tmp_path: Path) -> None:
+    def recipe(files: dict[str, str], name: str = "scan", **options: object) -> str:
+        for file, content in files.items():
+            (tmp_path / file).write_text(content)
+        paths = [tmp_path / file for file in files]
+        return preparation.recipe(name, argparse.Namespace(**options), paths)
+
+    first = recipe({"a": "x", "b": "y"}, seed=1, out=Path("o"), raw=None, processes=2)
+    assert first == recipe({"a": "x", "b": "y"}, seed=1, out=Path("p"), raw=Path("r"), processes=1)
+    others = [
+        recipe({"a": "x", "b": "z"}, seed=1),
+        recipe({"a": "x"}, seed=1),
+        recipe({"a": "x", "c": "y"}, seed=1),
+        recipe({"a": "x", "b": "y"}, seed=2),
+        recipe({"a": "x", "b": "y"}, seed=1, limit=None),
+        recipe({"a": "x", "b": "y"}, "cogs", seed=1),
     ]
+    assert len({first, *others}) == 7

@@ -139,7 +139,7 @@ def test_pooled_splits(pool: list[Example], split: str, train: int, test: int) -
 
 
 def test_10k_split(shared_data: Path) -> None:
-    parts = pcfg.read_split(shared_data / "pcfg_set", "10k", None)
+    parts = pcfg.read_split(pcfg.raw_files(shared_data / "pcfg_set", "10k"), "10k", None)
     assert [len(part) for part in parts.values()] == [7779, 457, 916]
     first = parts["train"][0]
     assert first.source == "append V6 I12 G9 , remove_first reverse Z18 Q18 H18 , K9 B2 M19 S12"
@@ -167,8 +167,8 @@ def write(folder: Path, sources: list[str], targets: list[str]) -> tuple[Path, P
 @pytest.mark.parametrize(
     ("sources", "targets", "message"),
     [
-        (["A1"], ["A1", "A1"], "a.src ends after line 1, but the other side goes on"),
-        (["A1", "A1"], ["A1"], "a.tgt ends after line 1, but the other side goes on"),
+        (["A1"], ["A1", "A1"], "a.src has 1 lines but .*a.tgt has 2"),
+        (["A1", "A1"], ["A1"], "a.src has 2 lines but .*a.tgt has 1"),
         (["A1", "copy"], ["A1", "A1"], "a.src, line 2: `copy` is not a source of PCFG SET"),
         (["echo A1"], ["A1"], "a.tgt, line 1: `A1` is not what its source stands for"),
     ],
