@@ -26,6 +26,7 @@ from text_files import InputError, read_lines, run
 
 LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
 LRA_LENGTHS = Lengths(500, 2000)
+ENOUGH_FOR_LABELS = 1000  # expressions; every value is that of 6 % or more
 STANDARD_FILES = ("train_d20s", "test_d20s")
 PUBLISHED_LINES = {"train": 90_000, "test": 10_000}  # of every file whose name begins so
 
@@ -46,6 +47,8 @@ def generate_parts(args: argparse.Namespace) -> Parts:
             "that is greater by 2 or more."
         )
     wanted = {part: min(size, args.limit or size) for part, size in zip(LRA_SIZES, args.sizes)}
+    if args.limit is not None:
+        wanted["train"] = min(args.sizes[0], max(args.limit, ENOUGH_FOR_LABELS))
     total = sum(wanted.values())
     stream = generate(total, args.seed, lengths, args.processes)
     with tqdm(total=total, desc="generating", disable=None, leave=False) as bar:

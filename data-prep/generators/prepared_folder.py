@@ -25,14 +25,14 @@ from typing import Any, Iterator
 from text_files import InputError
 
 STAMP = "prepared.json"
+NEW_STAMP = ".prepared.json"  # while it is written
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
     """Return the size in bytes of every file under `folder` but the stamp, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-    sizes.pop(STAMP, None)
-    return sizes
+    return {name: size for name, size in sizes.items() if name not in (STAMP, NEW_STAMP)}
 
 
 def read_stamp(out: Path) -> dict[str, Any] | None:
@@ -137,6 +137,6 @@ def put_in_place(out: Path) -> Iterator[Path]:
 
 def write_stamp(folder: Path, stamp: dict[str, Any]) -> None:
     """Write the stamp of a folder, or replace it: a reader finds the old one or the new one."""
-    new = folder / f".{STAMP}"
+    new = folder / NEW_STAMP
     new.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
     new.replace(folder / STAMP)

@@ -171,6 +171,7 @@ def test_published_files(
             {"train": 18204, "valid": 500, "test": 128, "iid": 2078},
         ),
         ("scan", "addprim_jump", ["--split", "jump", "--limit", "9"], dict.fromkeys(SPLITS, 9)),
+        ("listops", "lra", ["--limit", "12"], dict.fromkeys(SPLITS, 12)),
         (
             "listops",
             "generated",
@@ -178,7 +179,7 @@ def test_published_files(
             {"train": 30, "valid": 20, "test": 10},
         ),
     ],
-    ids=["scan cut-off", "scan", "listops"],
+    ids=["scan cut-off", "scan", "lra", "listops"],
 )
 def test_generated(
     repository: Path,
@@ -193,6 +194,8 @@ def test_generated(
     assert result.returncode == 0, result.stderr
     assert prepared(tmp_path / "out") == sizes
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
+    if split == "lra":
+        assert set(lines_of(tmp_path / "out" / "text" / "train.tgt")) == {*"0123456789"}
 
 
 def test_a_second_run_costs_nothing(repository: Path, tmp_path: Path) -> None:
