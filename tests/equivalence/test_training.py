@@ -61,7 +61,7 @@ def test_checkpointing_recomputes_each_step() -> None:
         model = small_model(checkpoint_activations=checkpoint).train()
         count = []
         block = model.encoder.stack.block
-        block.feed_forward_norm.register_forward_hook(lambda *_, count=count: count.append(1))
+        block.feed_forward.register_forward_pre_hook(lambda *_, count=count: count.append(1))
         model(**batch())[0].sum().backward()
         calls[checkpoint] = len(count)
     assert calls == {False: 4, True: 8}
