@@ -16,6 +16,7 @@ from tqdm import tqdm
 from sut_fairseq.cli._command import run_command, whole_number
 from sut_fairseq.cli._model_files import export, find_model
 from sut_fairseq.cli._translator import Search, Translator
+from sut_fairseq.modules.errors import check
 from sut_fairseq.tokenization import FILE as TOKENIZATION
 
 LINES_OF_A_FILE = 1000
@@ -38,6 +39,7 @@ def read_lines(stream: Iterable[bytes]) -> Iterator[str]:
 
 
 def _main(arguments: argparse.Namespace) -> None:
+    check(arguments.max_len_a >= 0, "--max-len-a", "at least 0", arguments.max_len_a)
     files = find_model(
         arguments.model, arguments.data, arguments.source_lang, arguments.target_lang
     )
