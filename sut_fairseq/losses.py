@@ -57,3 +57,8 @@ def router_z(statistics: RoutingStatistics) -> Tensor:
 def expected_depth(statistics: HaltingStatistics) -> Tensor:
     """Expected number of steps per token, in [1, num_steps] (SUT Eq. 4, L_ACT)."""
     return _mean(statistics.expected_depth, statistics.tokens)
+
+
+def remainder(statistics: HaltingStatistics) -> Tensor:
+    """Mean remainder R of a token, in [0, 1] (ponder loss L_ACT of NDR App. A)."""
+    return _mean(statistics.remainder, statistics.tokens)

@@ -52,15 +52,19 @@ class HaltingStatistics(_Additive):
 
     Attributes:
         tokens: number of tokens, scalar.
-        expected_depth: sum over tokens of sum_l a_l l, the remaining mass on the last step, scalar.
+        expected_depth: sum over tokens of sum_l a_l l (ACT: p(l) l), mass that is left counted on
+            the last step, scalar.
         steps_run: number of (token, step) pairs that were computed, scalar; no gradient.
         steps_possible: number of tokens times the number of steps, scalar; no gradient.
+        remainder: sum over tokens of R, the mass that their last state gets because it is left and
+            not because it was predicted (stick-breaking: what is left for the last step), scalar.
     """
 
     tokens: Tensor
     expected_depth: Tensor
     steps_run: Tensor
     steps_possible: Tensor
+    remainder: Tensor
 
     @property
     def depth(self) -> Tensor:

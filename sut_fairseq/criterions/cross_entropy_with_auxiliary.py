@@ -41,6 +41,10 @@ class CrossEntropyWithAuxiliaryConfig(LabelSmoothedCrossEntropyCriterionConfig):
     expected_depth_weight: float = field(
         default=0.0, metadata={"help": "weight of the expected depth of tokens (L_ACT)"}
     )
+    remainder_weight: float = field(
+        default=0.0,
+        metadata={"help": "weight of the mean remainder of ACT (0.03 worked best for its authors)"},
+    )
 
 
 # The output each loss reads and the function of that output's statistics.
@@ -50,6 +54,7 @@ _TERMS: dict[str, tuple[str, Callable[[Any], Tensor]]] = {
     "load_variation": ("routing", losses.squared_coefficient_of_variation),
     "router_z": ("routing", losses.router_z),
     "expected_depth": ("halting", losses.expected_depth),
+    "remainder": ("halting", losses.remainder),
 }
 
 
@@ -76,6 +81,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         load_variation_weight: float = 0.0,
         router_z_weight: float = 0.0,
         expected_depth_weight: float = 0.0,
+        remainder_weight: float = 0.0,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         self.weights = {
@@ -84,6 +90,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "load_variation": load_variation_weight,
             "router_z": router_z_weight,
             "expected_depth": expected_depth_weight,
+            "remainder": remainder_weight,
         }
 
     def forward(

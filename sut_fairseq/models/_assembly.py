@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fairseq import utils
 from torch import nn
 
+from sut_fairseq.modules.act import DehghaniHalting, GravesHalting
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.mixture import MixtureAttention
@@ -90,6 +91,9 @@ def build_stack(options: Any, name: Literal["encoder", "decoder"]) -> Stack:
     threshold = options.alpha_threshold
     _check_number("alpha_threshold", "a number", threshold, (int, float))
     check(0 < threshold <= 1, "alpha_threshold", "greater than 0, at most 1", threshold)
+    epsilon = options.halting_epsilon
+    _check_number("halting_epsilon", "a number", epsilon, (int, float))
+    check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
     _check_number(f"{name}_layers", "a whole number", side.num_steps, (int,))
     check(side.num_steps >= 1, f"{name}_layers", "at least 1", side.num_steps)
     check_choice(f"{name}_halting", side.halting, _HALTING)
@@ -208,5 +212,9 @@ _HALTING: dict[str, Any] = {
         side.embed_dim,
         alpha_threshold=options.alpha_threshold,
         dropout=options.dropout if options.halting_dropout is None else options.halting_dropout,
+    ),
+    "act": lambda options, side: GravesHalting(side.embed_dim, epsilon=options.halting_epsilon),
+    "act-ut": lambda options, side: DehghaniHalting(
+        side.embed_dim, epsilon=options.halting_epsilon
     ),
 }

@@ -18,6 +18,8 @@ from sut_fairseq.modules.tokens import LAYOUTS
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
 
+_HALTING = ["none", "stick-breaking", "act", "act-ut"]
+
 
 @dataclass
 class EmbeddingOptions(FairseqDataclass):
@@ -159,18 +161,27 @@ class RouterOptions(FairseqDataclass):
 class HaltingOptions(FairseqDataclass):
     """Dynamic halting."""
 
-    encoder_halting: ChoiceEnum(["none", "stick-breaking"]) = field(  # type: ignore[valid-type]
-        default="none", metadata={"help": "how encoder tokens halt"}
+    encoder_halting: ChoiceEnum(_HALTING) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "how encoder tokens halt: stick-breaking, ACT (Graves 2016), or ACT as in the "
+            "Universal Transformer (act-ut)"
+        },
     )
-    decoder_halting: ChoiceEnum(["none", "stick-breaking"]) = field(  # type: ignore[valid-type]
+    decoder_halting: ChoiceEnum(_HALTING) = field(  # type: ignore[valid-type]
         default="none", metadata={"help": "how decoder tokens halt"}
     )
     alpha_threshold: float = field(
         default=0.999,
         metadata={"help": "probability of having halted at which a token stops, in (0, 1]"},
     )
+    halting_epsilon: float = field(
+        default=0.01,
+        metadata={"help": "what ACT may leave of a token's halting probability, in (0, 1)"},
+    )
     halting_dropout: Optional[float] = field(
-        default=None, metadata={"help": "dropout inside the halting unit (default: --dropout)"}
+        default=None,
+        metadata={"help": "dropout inside the stick-breaking unit (default: --dropout)"},
     )
 
 

@@ -1,8 +1,9 @@
-"""Dynamic halting: when a token has been computed enough."""
+"""Dynamic halting: when a token has been computed enough, and what is read from it then."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +12,81 @@ from torch import Tensor, nn
 from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.tokens import ActiveTokens
 
 
-class HaltingState(NamedTuple):
-    """What halting remembers of each token; l is the number of steps run so far.
+class HaltingState(Protocol):
+    """What halting remembers of each token between steps.
+
+    Attributes:
+        remaining: probability of reaching the coming step, `(num_tokens,)`, float32 or better.
+        remainder: the mass that would go to the last state without having been predicted for it,
+            if the loop ended with the coming step, `(num_tokens,)`.
+    """
+
+    @property
+    def remaining(self) -> Tensor: ...
+
+    @property
+    def remainder(self) -> Tensor: ...
+
+    def select(self: _State, chosen: Tensor) -> _State:
+        """The state of the tokens at these places, `(num_chosen,)`, all different."""
+
+
+_State = TypeVar("_State", bound=HaltingState)
+
+
+class Halting(nn.Module, ABC, Generic[_State]):
+    """The interface of a halting kind.
+
+    The depth loop calls `start`, then for each step: `advance` (not before the first), the block,
+    and `read_out`.
+    """
+
+    @abstractmethod
+    def start(self, hidden: Tensor) -> _State:
+        """The state before the first step, for its inputs `(num_tokens, embed_dim)`."""
+
+    @abstractmethod
+    def advance(self, hidden: Tensor, state: _State) -> _State:
+        """The state before the coming step.
+
+        Args:
+            hidden: h_l, states after the last step, `(num_tokens, embed_dim)`.
+            state: the state before the last step.
+        """
+
+    @abstractmethod
+    def read_out(self, hidden: Tensor, state: _State) -> Tensor:
+        """The result of each token if the loop ended here, `(num_tokens, embed_dim)`.
+
+        Args:
+            hidden: h_l, states after a step, `(num_tokens, embed_dim)`.
+            state: the state before that step.
+        """
+
+    @abstractmethod
+    def computed(self, state: _State, tokens: ActiveTokens, decoding: bool) -> Tensor:
+        """Which tokens take the coming step, `(num_tokens,)`, bool; the others never come back.
+
+        Args:
+            state: the state before that step.
+            tokens: where the tokens stand.
+            decoding: whether later tokens may attend to these ones.
+        """
+
+    @abstractmethod
+    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
+        """Which of the two, both `(num_tokens, embed_dim)`, others attend to in the next step."""
+
+    @abstractmethod
+    def call_weights(self, remaining: Tensor) -> Tensor | None:
+        """Weight of each token in the routing statistics of a step, `(num_tokens,)`; None: 1."""
+
+
+class StickBreakingState(NamedTuple):
+    """What stick-breaking remembers of each token; l is the number of steps run so far.
 
     Attributes:
         log_remaining: log of 1 - sum_{l' < l} a_l', the probability of not having halted before
@@ -25,20 +97,28 @@ class HaltingState(NamedTuple):
     log_remaining: Tensor
     accumulated: Tensor
 
-    def select(self, chosen: Tensor) -> HaltingState:
+    @property
+    def remaining(self) -> Tensor:
+        """Probability of reaching the coming step, `(num_tokens,)`."""
+        return self.log_remaining.exp()
+
+    @property
+    def remainder(self) -> Tensor:
+        """The mass left for the last step, `(num_tokens,)`."""
+        return self.remaining
+
+    def select(self, chosen: Tensor) -> StickBreakingState:
         """The state of the tokens at these places, `(num_chosen,)`, all different."""
-        return HaltingState(
-            DistinctRows.apply(self.log_remaining, chosen),
-            DistinctRows.apply(self.accumulated, chosen),
-        )
+        return StickBreakingState(*(DistinctRows.apply(values, chosen) for values in self))
 
 
-class StickBreakingHalting(nn.Module):
+class StickBreakingHalting(Halting[StickBreakingState]):
     """Stick-breaking halting (SUT 3.2, Algorithm 1), in log space.
 
     After step l the unit predicts a^_l = softmax(W_2 dropout(gelu(W_1 h_l + b_1)))_0; a token halts
     at l with probability a_l = a^_l prod_{l' < l} (1 - a^_l') (Eq. 2). W_2 starts at zero, so that
-    the first prediction is 0.5.
+    the first prediction is 0.5. A token that has halted is no longer computed; others attend to
+    expected states, which then stand still.
 
     Args:
         embed_dim: size of a token's state.
@@ -59,40 +139,44 @@ class StickBreakingHalting(nn.Module):
         self.output = nn.Linear(embed_dim, 2, bias=False)
         nn.init.zeros_(self.output.weight)
 
-    def start(self, hidden: Tensor) -> HaltingState:
-        """The state before the first prediction, for `hidden` `(num_tokens, embed_dim)`."""
-        dtype = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        return HaltingState(
-            log_remaining=torch.zeros(hidden.shape[0], dtype=dtype, device=hidden.device),
+    def start(self, hidden: Tensor) -> StickBreakingState:
+        return StickBreakingState(
+            log_remaining=hidden.new_zeros(hidden.shape[0], dtype=mass_dtype(hidden)),
             accumulated=torch.zeros_like(hidden),
         )
 
-    def advance(self, hidden: Tensor, state: HaltingState) -> HaltingState:
-        """Predict whether tokens halt after the step that gave `hidden` (SUT Eq. 2).
-
-        Args:
-            hidden: h_l, `(num_tokens, embed_dim)`.
-            state: the state up to a_{l-1}.
-
-        Returns:
-            the state that includes a_l.
-        """
+    def advance(self, hidden: Tensor, state: StickBreakingState) -> StickBreakingState:
+        """Predict whether tokens halt after the step that gave `hidden` (SUT Eq. 2)."""
         scores = self.output(self.dropout(F.gelu(self.input(hidden))))
         log_halt, log_continue = scores.to(state.log_remaining.dtype).log_softmax(-1).unbind(-1)
         halt_probability = (log_halt + state.log_remaining).exp().to(hidden.dtype)
-        return HaltingState(
+        return StickBreakingState(
             log_remaining=state.log_remaining + log_continue,
             accumulated=state.accumulated + halt_probability.unsqueeze(-1) * hidden,
         )
 
-    def expected_state(self, hidden: Tensor, state: HaltingState) -> Tensor:
+    def read_out(self, hidden: Tensor, state: StickBreakingState) -> Tensor:
         """Expected halted state s_l (SUT Eq. 3) from h_l and the state up to a_{l-1}."""
-        remaining = state.log_remaining.exp().to(hidden.dtype)
+        remaining = state.remaining.to(hidden.dtype)
         return remaining.unsqueeze(-1) * hidden + state.accumulated
 
-    def halted(self, state: HaltingState) -> Tensor:
+    def halted(self, state: StickBreakingState) -> Tensor:
         """Which tokens have reached the threshold, `(num_tokens,)`, bool."""
         return -torch.expm1(state.log_remaining) >= self.alpha_threshold
 
+    def computed(self, state: StickBreakingState, tokens: ActiveTokens, decoding: bool) -> Tensor:
+        return ~self.halted(state)
+
+    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
+        return read_out
+
+    def call_weights(self, remaining: Tensor) -> Tensor:
+        return remaining
+
     def extra_repr(self) -> str:
         return f"alpha_threshold={self.alpha_threshold}"
+
+
+def mass_dtype(hidden: Tensor) -> torch.dtype:
+    """Precision of probabilities that are added up over steps: float32 or better."""
+    return torch.float64 if hidden.dtype == torch.float64 else torch.float32

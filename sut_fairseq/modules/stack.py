@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.block import TransformerBlock
 from sut_fairseq.modules.errors import check, check_choice
-from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
+from sut_fairseq.modules.halting import Halting, HaltingState
 from sut_fairseq.modules.tokens import LAYOUTS, ActiveTokens
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
 
@@ -22,7 +22,8 @@ class StackOutput(NamedTuple):
     """What the loop returns.
 
     Attributes:
-        states: expected halted states S_L, `(batch, length, embed_dim)`; the input at padding.
+        states: what is read out of each token (with stick-breaking its expected halted state),
+            `(batch, length, embed_dim)`; the input at padding.
         routing: sums over all steps for each routed module, by its name in the block.
         halting: sums over all tokens; None for a stack that does not halt.
     """
@@ -40,17 +41,29 @@ class _Counts:
         self.num_steps = num_steps
         self.steps_run: int | Tensor = 0
         self.expected_depth: Tensor | float = 0.0
+        self.remainder: Tensor | float = 0.0
 
-    def run(self, num_tokens: int | Tensor, remaining: Tensor | None) -> None:
+    def run(self, tokens: ActiveTokens, remaining: Tensor | None) -> None:
         """Count a step: E[depth] is the sum over steps of the probability of reaching them."""
-        self.steps_run = self.steps_run + num_tokens
+        self.steps_run = self.steps_run + tokens.count()
         if remaining is not None:
-            self.expected_depth = self.expected_depth + remaining.sum()
+            self.expected_depth = self.expected_depth + self._sum(tokens, remaining)
 
-    def stop(self, remaining: Tensor, halted: Tensor, step: int) -> None:
-        """Count tokens that halt before this step: what mass they keep goes to the last step."""
-        unused = (remaining * halted).sum()
+    def stop(self, tokens: ActiveTokens, state: HaltingState, stopped: Tensor, step: int) -> None:
+        """Count tokens that run `step` steps, where `stopped`: mass they keep goes to the last."""
+        unused = self._sum(tokens, state.remaining * stopped)
         self.expected_depth = self.expected_depth + unused * (self.num_steps - step)
+        self.finish(tokens, state.remainder * stopped)
+
+    def finish(self, tokens: ActiveTokens, remainder: Tensor) -> None:
+        """Count the remainders of tokens that run no more steps."""
+        self.remainder = self.remainder + self._sum(tokens, remainder)
+
+    @staticmethod
+    def _sum(tokens: ActiveTokens, values: Tensor) -> Tensor:
+        weights = tokens.weights(values, like=values)
+        assert weights is not None
+        return weights.sum()
 
     def statistics(self, like: Tensor) -> HaltingStatistics:
         """The sums, as tensors with the dtype and device of `like`."""
@@ -66,21 +79,23 @@ class _Counts:
             expected_depth=tensor(self.expected_depth),
             steps_run=tensor(self.steps_run),
             steps_possible=tensor(self.num_tokens * self.num_steps),
+            remainder=tensor(self.remainder),
         )
 
 
 class Stack(nn.Module):
     """Runs a block `num_steps` times over the tokens that have not halted (SUT Algorithm 1).
 
-    Queries come from the unhalted states h of the active tokens, keys and values from the expected
-    halted states S of all tokens. A token that has halted keeps its h and S: it is no longer
-    computed at all, and its keys and values stay as they are.
+    Queries come from the unhalted states h of the active tokens, keys and values from what the
+    halting kind lets others attend to (stick-breaking: the expected halted states S) of all tokens.
+    A token that needs no more steps keeps its states: it is no longer computed at all, and its keys
+    and values stay as they are.
 
     Args:
         block: the shared block.
         num_steps: number of steps, at least 1; the weights do not depend on it.
-        halting: the halting unit; None runs all steps for all tokens. With one step it is never
-            asked, and its parameters get no gradient.
+        halting: the halting unit; None runs all steps for all tokens. With one step a unit that
+            predicts after a step is never asked, and its parameters get no gradient.
         final_norm: applied to the result (pre-norm blocks need it); None: nothing.
         checkpoint_activations: recompute each step in the backward pass instead of keeping its
             activations.
@@ -94,7 +109,7 @@ class Stack(nn.Module):
         block: TransformerBlock,
         num_steps: int,
         *,
-        halting: StickBreakingHalting | None = None,
+        halting: Halting[Any] | None = None,
         final_norm: nn.Module | None = None,
         checkpoint_activations: bool = False,
         layout: str = "auto",
@@ -115,6 +130,7 @@ class Stack(nn.Module):
         padding_mask: Tensor,
         cross_memory: Memory | None = None,
         cache: DecodingCache | None = None,
+        num_steps: int | None = None,
     ) -> StackOutput:
         """Run the loop.
 
@@ -124,24 +140,31 @@ class Stack(nn.Module):
             cross_memory: keys and values of cross-attention.
             cache: earlier positions in incremental decoding; `states` are then the positions that
                 follow them, and the cache holds these as well afterwards.
+            num_steps: number of steps of this call; None: the stack's own.
+
+        Raises:
+            ValueError: if `num_steps` is less than 1.
         """
+        if num_steps is None:
+            num_steps = self.num_steps
+        check(num_steps >= 1, "num_steps", "at least 1", num_steps)
         tokens = changed = self._tokens(padding_mask)
-        hidden, expected_states = tokens.take(states), states
+        hidden, read_out, attended = tokens.take(states), states, states
         halting_state = None if self.halting is None else self.halting.start(hidden)
-        counts = _Counts(tokens.count(), self.num_steps)
+        counts = _Counts(tokens.count(), num_steps)
         keys_values: tuple[Tensor, Tensor] | None = None
         routing: dict[str, RoutingStatistics] = {}
 
-        for step in range(self.num_steps):
+        for step in range(num_steps):
             if halting_state is not None and step > 0:
                 tokens, hidden, halting_state = self._halt(
-                    step, tokens, hidden, halting_state, counts
+                    step, tokens, hidden, halting_state, counts, decoding=cache is not None
                 )
             if cache is None:
                 # Nobody else will look at the keys and values of a sentence that has halted.
                 changed = changed.in_sentences_of(tokens)
             if len(changed) or keys_values is None:
-                keys_values = self._update_keys_values(keys_values, changed, expected_states)
+                keys_values = self._update_keys_values(keys_values, changed, attended)
             keys, values = (grid.transpose(1, 2) for grid in keys_values)
             if not len(tokens):
                 if cache is not None:
@@ -151,10 +174,13 @@ class Stack(nn.Module):
             if cache is not None:
                 memory = cache.extend(step, keys, values)
             changed = tokens
-            remaining = None if halting_state is None else halting_state.log_remaining.exp()
-            weights = tokens.weights(remaining, hidden)
-            counts.run(tokens.count(), None if remaining is None else weights)
-            inputs = (hidden, tokens, halting_state, weights, memory, cross_memory)
+            remaining = call_weights = None
+            if self.halting is not None and halting_state is not None:
+                remaining = halting_state.remaining
+                call_weights = self.halting.call_weights(remaining)
+            call_weights = tokens.weights(call_weights, hidden)
+            counts.run(tokens, remaining)
+            inputs = (hidden, tokens, halting_state, call_weights, memory, cross_memory)
             if self.checkpoint_activations and self.training:
                 outputs = checkpoint(self._run_step, *inputs, use_reentrant=False)
             else:
@@ -162,16 +188,23 @@ class Stack(nn.Module):
             hidden, own, step_routing = outputs
             # The first grid is the caller's; later ones nobody needs any more without gradients.
             overwrite = step > 0 and not torch.is_grad_enabled()
-            expected_states = tokens.put(expected_states, own, overwrite=overwrite)
+            newest = own if self.halting is None else self.halting.attended(hidden, own)
+            # Two grids only for a kind that reads out one thing and attends to another.
+            one_grid = newest is own
+            read_out = tokens.put(read_out, own, overwrite=overwrite)
+            attended = read_out if one_grid else tokens.put(attended, newest, overwrite=overwrite)
             for name, statistics in step_routing.items():
                 routing[name] = routing[name] + statistics if name in routing else statistics
 
         if cache is not None:
             cache.advance(states.shape[1])
         if self.final_norm is not None:
-            expected_states = self.final_norm(expected_states)
-        halting = None if halting_state is None else counts.statistics(halting_state.log_remaining)
-        return StackOutput(expected_states, routing, halting)
+            read_out = self.final_norm(read_out)
+        halting = None
+        if halting_state is not None:
+            counts.finish(tokens, halting_state.remainder)
+            halting = counts.statistics(halting_state.remaining)
+        return StackOutput(read_out, routing, halting)
 
     def _halt(
         self,
@@ -180,15 +213,15 @@ class Stack(nn.Module):
         hidden: Tensor,
         halting_state: HaltingState,
         counts: _Counts,
+        *,
+        decoding: bool,
     ) -> tuple[ActiveTokens, Tensor, HaltingState]:
         """Predict who halts before this step; the tokens that go on, their h and their state."""
         assert self.halting is not None
         halting_state = self.halting.advance(hidden, halting_state)
-        halted = self.halting.halted(halting_state)
-        remaining = tokens.weights(halting_state.log_remaining.exp(), hidden)
-        assert remaining is not None
-        counts.stop(remaining, halted, step)
-        tokens, places = tokens.keep(~halted)
+        computed = self.halting.computed(halting_state, tokens, decoding)
+        counts.stop(tokens, halting_state, ~computed, step)
+        tokens, places = tokens.keep(computed)
         if places is None:
             return tokens, hidden, halting_state
         return tokens, DistinctRows.apply(hidden, places), halting_state.select(places)
@@ -221,24 +254,24 @@ class Stack(nn.Module):
         memory: Memory,
         cross_memory: Memory | None,
     ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
-        """One step for the active tokens: their h and s, routing statistics."""
+        """One step for the active tokens: their h and what is read out, routing statistics."""
         output = self.block(hidden, tokens, memory, cross_memory, call_weights)
         own = output.hidden
         if self.halting is not None and halting_state is not None:
-            own = self.halting.expected_state(own, halting_state)
+            own = self.halting.read_out(own, halting_state)
         return output.hidden, own, output.routing
 
     def _update_keys_values(
         self,
         keys_values: tuple[Tensor, Tensor] | None,
         changed: ActiveTokens,
-        expected_states: Tensor,
+        attended: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Keys and values of all tokens, `(batch, length, num_heads, head_dim)`, after a step.
 
         Only those of the tokens that the step changed are computed.
         """
-        new = self.block.keys_values(changed.take(expected_states))
+        new = self.block.keys_values(changed.take(attended))
         if keys_values is None:
             return self._grids(changed, new)
         overwrite = not torch.is_grad_enabled()

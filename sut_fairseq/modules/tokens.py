@@ -77,6 +77,10 @@ class ActiveTokens(ABC):
         """Those tokens whose sentence has a token in `others`."""
 
     @abstractmethod
+    def any_in_sentence(self, chosen: Tensor) -> Tensor:
+        """For each token, whether any active one of its sentence is `chosen`; `(num_tokens,)`."""
+
+    @abstractmethod
     def take(self, grid: Tensor) -> Tensor:
         """Read the tokens from `(batch, length, ...)`: -> `(num_tokens, ...)`."""
 
@@ -133,9 +137,16 @@ class CompactTokens(ActiveTokens):
     def in_sentences_of(self, others: CompactTokens) -> CompactTokens:
         if self is others:
             return self
+        return self.keep(self._in_rows(others.row))[0]
+
+    def any_in_sentence(self, chosen: Tensor) -> Tensor:
+        return self._in_rows(self.row[chosen])
+
+    def _in_rows(self, rows: Tensor) -> Tensor:
+        """Which tokens belong to these sentences, `(num_tokens,)`, bool."""
         present = torch.zeros(self.batch, dtype=torch.bool, device=self.index.device)
-        present[others.row] = True
-        return self.keep(present[self.row])[0]
+        present[rows] = True
+        return present[self.row]
 
     def take(self, grid: Tensor) -> Tensor:
         flat = grid.flatten(0, 1)
@@ -192,6 +203,10 @@ class MaskedTokens(ActiveTokens):
 
     def in_sentences_of(self, others: MaskedTokens) -> MaskedTokens:
         return self
+
+    def any_in_sentence(self, chosen: Tensor) -> Tensor:
+        by_sentence = (chosen & self.active).view(self.batch, self.length)
+        return by_sentence.any(dim=1, keepdim=True).expand_as(by_sentence).flatten()
 
     def take(self, grid: Tensor) -> Tensor:
         return grid.flatten(0, 1)

@@ -30,7 +30,7 @@ def test_agrees_with_the_equations(num_steps: int) -> None:
                 hidden = states[step - 1, token]
                 predictions[token].append(references.halt_prediction(weights, hidden))
         halts = [references.halt_probabilities(p) for p in predictions]
-        ours[f"expected {step}"] = unit.expected_state(states[step], state)
+        ours[f"expected {step}"] = unit.read_out(states[step], state)
         theirs[f"expected {step}"] = torch.stack(
             [references.expected_state(halts[t], states[: step + 1, t]) for t in range(5)]
         )

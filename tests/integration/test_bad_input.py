@@ -22,6 +22,7 @@ STOCK = words(
     "--decoder-attention-heads 1"
 )
 THRESHOLD = "`alpha_threshold` must be greater than 0, at most 1, but is {} instead."
+EPSILON = "`halting_epsilon` must be greater than 0, less than 1, but is {} instead."
 TOP_K = "`attention_top_k` must be between 1 and `attention_experts` (4), but is 9 instead."
 
 
@@ -40,6 +41,7 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
         ("--ffn-top-k 0", "`ffn_top_k` must be between 1 and `ffn_experts` (4), but is 0 instead."),
         ("--alpha-threshold 0", THRESHOLD.format("0.0")),
         ("--alpha-threshold 1.5", THRESHOLD.format("1.5")),
+        ("--halting-epsilon 0", EPSILON.format("0.0")),
         ("--encoder-layers 0", "`encoder_layers` must be at least 1, but is 0 instead."),
         (
             "--arch universal_transformer --encoder-embed-dim 30 --encoder-attention-heads 4",
@@ -101,8 +103,11 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
         ),
         (
             {"encoder_halting": "never"},
-            "`encoder_halting` must be one of none, stick-breaking, but is never instead.",
+            "`encoder_halting` must be one of none, stick-breaking, act, act-ut, but is never "
+            "instead.",
         ),
+        ({"halting_epsilon": 1}, EPSILON.format("1")),
+        ({"halting_epsilon": "no"}, "`halting_epsilon` must be a number, but is 'no' instead."),
         (
             {"attention_positions": "sideways"},
             "`attention_positions` must be one of none, window, buckets, but is sideways instead.",

@@ -37,7 +37,7 @@ def test_predicts_one_half_before_training() -> None:
             torch.testing.assert_close(state.log_remaining.exp(), remaining)
             assert unit.halted(state).all() == (step == needed)
             # The same state at every step: its expectation is that state.
-            torch.testing.assert_close(unit.expected_state(states, state), states)
+            torch.testing.assert_close(unit.read_out(states, state), states)
 
 
 def test_only_the_last_layer_starts_at_zero() -> None:
@@ -58,7 +58,7 @@ def test_remaining_mass_is_kept_in_float32_or_better(dtype: torch.dtype) -> None
     state = unit.advance(states, unit.start(states))
     assert state.log_remaining.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert state.accumulated.dtype == dtype
-    assert unit.expected_state(states, state).dtype == dtype
+    assert unit.read_out(states, state).dtype == dtype
 
 
 @pytest.mark.parametrize("score", [-1e4, -60.0, 60.0, 1e4])
@@ -73,7 +73,7 @@ def test_extreme_predictions_stay_finite(score: float) -> None:
         state = unit.advance(states, state)
     assert state.log_remaining.isfinite().all()
     assert (unit.halted(state) == (score > 0)).all()
-    (unit.expected_state(states, state).sum() + state.log_remaining.exp().sum()).backward()
+    (unit.read_out(states, state).sum() + state.log_remaining.exp().sum()).backward()
     for parameter in (states, *unit.parameters()):
         assert parameter.grad.isfinite().all()
 

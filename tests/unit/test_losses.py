@@ -158,12 +158,16 @@ def test_sums_of_parts_are_the_sums_of_the_whole(
 
 def test_halting_losses() -> None:
     def halting(tokens: int, depth: float, run: int, possible: int) -> HaltingStatistics:
-        return HaltingStatistics(*(torch.tensor(float(x)) for x in (tokens, depth, run, possible)))
+        sums = (tokens, depth, run, possible, depth / 10)
+        return HaltingStatistics(*(torch.tensor(float(x)) for x in sums))
 
     one, other = halting(2, 5.0, 6, 8), halting(3, 6.0, 7, 12)
+    assert float(losses.remainder(one)) == pytest.approx(0.25)
+    assert float(losses.remainder(one + other)) == pytest.approx(0.22)
     assert float(losses.expected_depth(one)) == 2.5
     assert float(one.skipped) == pytest.approx(0.25)
     assert float(losses.expected_depth(one + other)) == pytest.approx(11 / 5)
     assert float((one + other).skipped) == pytest.approx(1 - 13 / 20)
     nothing = halting(0, 0.0, 0, 0)
     assert losses.expected_depth(nothing).isfinite() and nothing.skipped.isfinite()
+    assert float(losses.remainder(nothing)) == 0

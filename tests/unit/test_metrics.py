@@ -38,8 +38,8 @@ def routing(assignments: Sequence[float]) -> RoutingStatistics:
 
 
 def halting(*sums: float) -> HaltingStatistics:
-    """Tokens, summed expected depth, steps run, steps possible."""
-    return HaltingStatistics(*(torch.tensor(value) for value in sums))
+    """Tokens, summed expected depth, steps run, steps possible; the remainder is not logged."""
+    return HaltingStatistics(*(torch.tensor(value) for value in (*sums, 0.0)))
 
 
 def log_of(
@@ -140,7 +140,7 @@ def test_sums_carry_no_graph() -> None:
     """A logged tensor with a graph would keep the whole batch's activations alive."""
     value = torch.ones(4, requires_grad=True) * 2
     sums: dict[str, Tensor] = {
-        **metrics.halting_sums({"encoder": HaltingStatistics(*value)}),
+        **metrics.halting_sums({"encoder": HaltingStatistics(*value, value[0])}),
         **metrics.routing_sums({"m": RoutingStatistics(*[value] * 6)}),
     }
     assert len(sums) == 5

@@ -16,7 +16,7 @@ from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, me
 from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, stacks
 from sut_fairseq.modules.errors import check
-from sut_fairseq.modules.halting import HaltingState, StickBreakingHalting
+from sut_fairseq.modules.halting import StickBreakingHalting, StickBreakingState
 from sut_fairseq.modules.stack import StackOutput
 
 REPETITIONS = 10
@@ -58,11 +58,11 @@ class ScheduledHalting(StickBreakingHalting):
         self.depths = depths
         self._left = depths
 
-    def start(self, hidden: Tensor) -> HaltingState:
+    def start(self, hidden: Tensor) -> StickBreakingState:
         self._left = self.depths
         return super().start(hidden)
 
-    def halted(self, state: HaltingState) -> Tensor:
+    def halted(self, state: StickBreakingState) -> Tensor:
         if len(self._left) != len(state.log_remaining):
             # The depth loop has dropped those that halted the last time.
             self._left = self._left[self._left > 0]

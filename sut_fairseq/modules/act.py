@@ -1,0 +1,137 @@
+"""Adaptive computation time (ACT), as Graves (2016) and as Dehghani et al. (2019) have it.
+
+Either way a token has a read-out step T, the first at which its predictions add up to 1 - epsilon,
+and computes on after it: others attend to its newest state, not to its result. Only a sentence
+all of whose tokens have been read out need not be computed further (NDR App. A).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.modules.arrangement import DistinctRows
+from sut_fairseq.modules.errors import check
+from sut_fairseq.modules.halting import Halting, mass_dtype
+from sut_fairseq.modules.tokens import ActiveTokens
+
+
+class ActState(NamedTuple):
+    """What ACT remembers of each token before step t; masses are `(num_tokens,)`.
+
+    Attributes:
+        remaining: 1 - sum_{t' < t} p(t'), exactly 0 from step T + 1 on, float32 or better.
+        weight: weight of h(t) in the result, as far as it is known before the step.
+        accumulated: the result so far, `(num_tokens, embed_dim)`.
+        remainder: R, if the loop ended with step t.
+    """
+
+    remaining: Tensor
+    weight: Tensor
+    accumulated: Tensor
+    remainder: Tensor
+
+    def select(self, chosen: Tensor) -> ActState:
+        """The state of the tokens at these places, `(num_chosen,)`, all different."""
+        return ActState(*(DistinctRows.apply(values, chosen) for values in self))
+
+
+class _AdaptiveComputationTime(Halting[ActState]):
+    """What both variants share: the prediction and when to stop.
+
+    Args:
+        embed_dim: size of a token's state.
+        epsilon: what is left of the mass when a token stops, at most; in (0, 1).
+
+    Raises:
+        ValueError: if `epsilon` is outside (0, 1).
+    """
+
+    def __init__(self, embed_dim: int, *, epsilon: float = 0.01) -> None:
+        super().__init__()
+        check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
+        self.epsilon = epsilon
+        self.output = nn.Linear(embed_dim, 1)
+
+    def share(self, hidden: Tensor, remaining: Tensor) -> Tensor:
+        """What a step takes of the remaining mass, p (NDR Eq. 11-14), `(num_tokens,)`.
+
+        p^ = sigmoid(W h + b), but all that remains where no more than epsilon would be left.
+        """
+        prediction = self.output(hidden).squeeze(-1).to(remaining.dtype).sigmoid()
+        return torch.where(remaining - prediction > self.epsilon, prediction, remaining)
+
+    def computed(self, state: ActState, tokens: ActiveTokens, decoding: bool) -> Tensor:
+        if decoding:
+            # A token to come may need more steps, and attends to this one at each of them.
+            return torch.ones_like(state.remaining, dtype=torch.bool)
+        return tokens.any_in_sentence(state.remaining > 0)
+
+    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
+        return hidden
+
+    def call_weights(self, remaining: Tensor) -> None:
+        """None: a state counts fully, read out or not, because others attend to it."""
+        return None
+
+    def extra_repr(self) -> str:
+        return f"epsilon={self.epsilon}"
+
+
+class GravesHalting(_AdaptiveComputationTime):
+    """ACT of Graves (2016), "A" of the Neural Data Router (NDR Eq. 11-15).
+
+    p^(t) is predicted from h(t), after step t. The result is sum_{t <= T} p(t) h(t), where
+    p(t) = p^(t) for t < T and p(T) = R = 1 - sum_{t < T} p^(t), also if T is the last step of all.
+    """
+
+    def start(self, hidden: Tensor) -> ActState:
+        everything = hidden.new_ones(hidden.shape[0], dtype=mass_dtype(hidden))
+        return ActState(everything, everything, torch.zeros_like(hidden), everything)
+
+    def advance(self, hidden: Tensor, state: ActState) -> ActState:
+        share = self.share(hidden, state.remaining)
+        remaining = state.remaining - share
+        return ActState(
+            remaining=remaining,
+            weight=remaining,
+            accumulated=state.accumulated + share.to(hidden.dtype).unsqueeze(-1) * hidden,
+            remainder=torch.where(remaining > 0, remaining, state.remainder),
+        )
+
+    def read_out(self, hidden: Tensor, state: ActState) -> Tensor:
+        """sum_{t' < t} p(t') h(t') + p(t) h(t), where p(t) is all that remains (NDR Eq. 15)."""
+        return state.accumulated + state.weight.to(hidden.dtype).unsqueeze(-1) * hidden
+
+
+class DehghaniHalting(_AdaptiveComputationTime):
+    """ACT of the Universal Transformer (Dehghani et al. 2019, listings 1 and 2), "U" of NDR.
+
+    p^(t) is predicted from h(t - 1), before step t; the weights w are p(t) as above, but a token
+    that has not stopped by itself before the last step gives that step its prediction only, and
+    has no remainder. The result is interpolated: o <- (1 - w) o + w h, from o = 0.
+    """
+
+    def start(self, hidden: Tensor) -> ActState:
+        everything = hidden.new_ones(hidden.shape[0], dtype=mass_dtype(hidden))
+        nothing = torch.zeros_like(everything)
+        return self._before_step(hidden, everything, torch.zeros_like(hidden), nothing)
+
+    def advance(self, hidden: Tensor, state: ActState) -> ActState:
+        remaining = state.remaining - state.weight
+        result = self.read_out(hidden, state)
+        return self._before_step(hidden, remaining, result, state.remainder)
+
+    def read_out(self, hidden: Tensor, state: ActState) -> Tensor:
+        weight = state.weight.to(hidden.dtype).unsqueeze(-1)
+        return (1 - weight) * state.accumulated + weight * hidden
+
+    def _before_step(
+        self, hidden: Tensor, remaining: Tensor, result: Tensor, remainder: Tensor
+    ) -> ActState:
+        weight = self.share(hidden, remaining)
+        stops = weight == remaining  # once more, with weight 0, where it has stopped before
+        remainder = remainder + torch.where(stops, remaining, 0.0)
+        return ActState(remaining, weight, result, remainder)
