@@ -5,11 +5,18 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.modules.act import DehghaniHalting, GravesHalting
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions import Geometric
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
 from sut_fairseq.modules.attention.position_scores import RelativeBuckets, RelativeWindow
+from sut_fairseq.modules.attention.state_scores import (
+    AbsoluteRelativePositions,
+    Direction,
+    TransformerXLPositions,
+)
 from sut_fairseq.modules.block import TransformerBlock
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.halting import StickBreakingHalting
@@ -20,6 +27,7 @@ from tests.comparison import randomise
 from tests.references import Options
 
 EMBED_DIM, SOURCE_DIM, HEAD_DIM, HIDDEN_DIM = 6, 5, 3, 4
+ACT = {"graves": GravesHalting, "dehghani": DehghaniHalting}
 
 
 def build_feed_forward(options: Options, num_experts: int) -> nn.Module:
@@ -51,8 +59,21 @@ def build_attention(
             max_distance=options.max_distance,
             causal=options.causal,
         ),
+        "direction": lambda: Direction(EMBED_DIM, options.num_heads, HEAD_DIM),
+        "transformer-xl": lambda: TransformerXLPositions(
+            EMBED_DIM, options.num_heads, HEAD_DIM, causal=options.causal
+        ),
+        "absolute-relative": lambda: AbsoluteRelativePositions(
+            EMBED_DIM, options.num_heads, HEAD_DIM, causal=options.causal
+        ),
     }
-    core = AttentionCore(positions=positions[options.positions](), causal=options.causal)
+    core = AttentionCore(
+        positions=positions[options.positions](),
+        distribution=(
+            Geometric(causal=options.causal) if options.distribution == "geometric" else None
+        ),
+        causal=options.causal,
+    )
     sizes = dict(
         embed_dim=EMBED_DIM,
         source_dim=source_dim,
@@ -85,9 +106,11 @@ def build_stack(
         embed_dim=EMBED_DIM,
         pre_norm=options.pre_norm,
     )
-    halting = None
+    halting: nn.Module | None = None
     if options.alpha_threshold is not None:
         halting = StickBreakingHalting(EMBED_DIM, alpha_threshold=options.alpha_threshold)
+    if options.act is not None:
+        halting = ACT[options.act](EMBED_DIM, epsilon=options.epsilon)
     stack = Stack(
         block,
         options.num_steps,

@@ -25,12 +25,15 @@ class Options:
     num_heads: int = 2
     attention_top_k: int = 1
     ffn_top_k: int = 1
-    positions: str = "none"  # or "window", "buckets"
+    positions: str = "none"  # or "window", "buckets", "direction", "transformer-xl", ...
+    distribution: str = "softmax"  # or "geometric"
     max_distance: int = 8
     causal: bool = False
     pre_norm: bool = False
     num_steps: int = 1
-    alpha_threshold: float | None = None  # None: no halting
+    alpha_threshold: float | None = None  # None: no stick-breaking
+    act: str | None = None  # or "graves", "dehghani"
+    epsilon: float = 0.01  # of ACT
 
 
 @dataclass
@@ -59,12 +62,14 @@ class Result:
         calls: the calls of each router.
         depths: expected depth of each token.
         steps: number of steps that each token ran.
+        remainders: of each token, what its last state gets because it is left.
     """
 
     states: Tensor
     calls: dict[str, list[Call]] = field(default_factory=dict)
     depths: list[Tensor] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+    remainders: list[Tensor] = field(default_factory=list)
 
 
 def part(weights: Weights, name: str) -> dict[str, Tensor]:
@@ -138,24 +143,65 @@ def bucket(offset: int, num_buckets: int, max_distance: int, causal: bool) -> in
     return first + exact + max(j for j in range(wide) if reaches(j))
 
 
-def position_scores(
+def sinusoid(place: int, size: int) -> Tensor:
+    """[sin(p f_0), ..., cos(p f_0), ...], frequencies from 1 to 1/10,000."""
+    half = size // 2
+    angles = [place / 10000 ** (n / max(half - 1, 1)) for n in range(half)]
+    values = [math.sin(a) for a in angles] + [math.cos(a) for a in angles] + [0.0] * (size % 2)
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def pair_scores(
     weights: Weights, options: Options
-) -> Callable[[Tensor, int, int], Tensor | float]:
-    """The term added to a score, for a scaled query, a head and an offset (key minus query)."""
-    if options.positions == "window":
-        embedding = weights["core.positions.embedding"]
-        window = embedding.shape[1] // 2
+) -> Callable[[Tensor, Tensor, Tensor, int, int, int], Tensor]:
+    """The score of a query and a key of one head: (query, key, the query's state h_i, head, i, j)."""
+    own = part(weights, "core.positions")
+    kind = options.positions
 
-        def clip(offset: int) -> int:
-            return max(-window, min(window, offset))
+    def content(query: Tensor, key: Tensor) -> Tensor:
+        return query @ key / math.sqrt(len(query))
 
-        return lambda query, head, offset: query @ embedding[head, clip(offset) + window]
-    if options.positions == "buckets":
-        bias = weights["core.positions.bias"]
-        return lambda query, head, offset: bias[
-            head, bucket(offset, bias.shape[1], options.max_distance, options.causal)
-        ]
-    return lambda query, head, offset: 0.0
+    def score(query: Tensor, key: Tensor, state: Tensor, head: int, i: int, j: int) -> Tensor:
+        if kind == "window":
+            window = own["embedding"].shape[1] // 2
+            offset = max(-window, min(window, j - i))
+            return content(query, key + own["embedding"][head, offset + window])
+        if kind == "buckets":
+            bias = own["bias"]
+            place = bucket(j - i, bias.shape[1], options.max_distance, options.causal)
+            return content(query, key) + bias[head, place]
+        if kind == "direction":  # NDR Eq. 9-10
+            matched = (query + own["content_bias"][head]) @ key
+            direction = linear(part(own, "direction"), state)[2 * head + (0 if i <= j else 1)]
+            return own["alpha"] * matched + own["beta"] * direction + own["gamma"]
+        if kind in ("transformer-xl", "absolute-relative"):  # NDR Eq. 16-17
+            position = sinusoid(i - j, len(state))
+            if kind == "absolute-relative":
+                r = torch.sigmoid(linear(part(own, "relative"), state)[head])
+                position = r * position + (1 - r) * sinusoid(j, len(state))
+            rows = slice(head * len(query), (head + 1) * len(query))
+            position_key = own["position_key.weight"][rows] @ position
+            matched = content(query + own["content_bias"][head], key)
+            return matched + content(query + own["position_bias"][head], position_key)
+        return content(query, key)
+
+    return score
+
+
+def geometric(scores: Mapping[int, Tensor], i: int) -> list[Tensor]:
+    """Weights of the keys by position, those that may match (NDR Eq. 6-8, by their letter)."""
+    matches = {j: torch.sigmoid(score) for j, score in scores.items()}
+    result = []
+    for j, match in matches.items():
+        if j == i:
+            result.append(torch.zeros_like(match))
+            continue
+        for k, closer in matches.items():
+            distance, own = abs(i - k), abs(i - j)
+            if k not in (i, j) and (distance < own if i < j else distance <= own):
+                match = match * (1 - closer)
+        result.append(match)
+    return result
 
 
 def attention(
@@ -171,21 +217,26 @@ def attention(
     else:
         call = None
         experts = [(1.0, weights["query.weight"], weights["output.weight"])]
-    position_score = position_scores(weights, options)
+    score = pair_scores(weights, options)
     head_dim = weights["key.weight"].shape[0] // options.num_heads
     result = torch.zeros_like(state)
     for gate, query_weight, output_weight in experts:
         contexts = []
         for head in range(options.num_heads):
             rows = slice(head * head_dim, (head + 1) * head_dim)
-            query = (query_weight[rows] @ state) / math.sqrt(head_dim)
-            scores = [
-                query @ (weights["key.weight"][rows] @ source)
-                + position_score(query, head, other - position)
+            query = query_weight[rows] @ state
+            scores = {
+                other: score(
+                    query, weights["key.weight"][rows] @ source, state, head, position, other
+                )
                 for other, source in sources.items()
-            ]
+            }
             values = [weights["value.weight"][rows] @ source for source in sources.values()]
-            contexts.append(sum(p * value for p, value in zip(softmax(scores), values)))
+            if options.distribution == "geometric":
+                matches = geometric(scores, position)
+            else:
+                matches = softmax(list(scores.values()))
+            contexts.append(sum(p * value for p, value in zip(matches, values)))
         result = result + gate * (output_weight @ torch.cat(contexts))
     return result, call
 
@@ -282,10 +333,90 @@ def stack_sentence(
             if not halted[t]:
                 result.steps[t] += 1
                 expected[t] = expected_state(halts, history[t])
-    result.depths = [expected_depth(halt_probabilities(p), options.num_steps) for p in predictions]
+    halts_of = [halt_probabilities(own) for own in predictions]
+    result.depths = [expected_depth(halts, options.num_steps) for halts in halts_of]
+    result.remainders = [1 - torch.as_tensor(sum(halts)).double() for halts in halts_of]
     if part(weights, "final_norm"):
         expected = [layer_norm(part(weights, "final_norm"), state) for state in expected]
     result.states = torch.stack(expected)
+    return result
+
+
+def act_prediction(weights: Weights, state: Tensor) -> Tensor:
+    """p^ of a state (NDR Eq. 11)."""
+    return 1 / (1 + torch.exp(-linear(weights, state)[0]))
+
+
+def graves(
+    predictions: Sequence[Tensor], states: Sequence[Tensor], epsilon: float
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """ACT "A": o, p(1) .. p(T) and R from p^(1) .. and h(1) .. of all steps (NDR Eq. 12-15)."""
+    last = len(predictions)
+    for step in range(last, 0, -1):
+        if float(sum(predictions[:step]).detach()) >= 1 - epsilon:
+            last = step
+    remainder = 1 - torch.as_tensor(sum(predictions[: last - 1])).double()
+    shares = [*predictions[: last - 1], remainder]
+    return sum(p * state for p, state in zip(shares, states)), shares, remainder
+
+
+def dehghani(
+    predictions: Sequence[Tensor], states: Sequence[Tensor], epsilon: float
+) -> tuple[Tensor, list[Tensor], Tensor]:
+    """ACT "U": o, w(1) .. w(T) and R from p^(1) .. and h(1) .. (Dehghani et al. 2019, listings)."""
+    halting_probability = remainder = torch.zeros((), dtype=states[0].dtype)
+    result = torch.zeros_like(states[0])
+    shares = []
+    for prediction, state in zip(predictions, states):
+        if float(halting_probability.detach()) >= 1:
+            break  # the listing goes on with an update weight of 0
+        if float((halting_probability + prediction).detach()) > 1 - epsilon:
+            remainder = weight = 1 - halting_probability
+            halting_probability = torch.ones_like(halting_probability)
+        else:
+            weight = prediction
+            halting_probability = halting_probability + prediction
+        result = state * weight + result * (1 - weight)
+        shares.append(weight)
+    return result, shares, remainder
+
+
+def act_sentence(
+    weights: Weights, options: Options, states: Sequence[Tensor], cross: Sequence[Tensor]
+) -> Result:
+    """ACT for one sentence: all columns compute all steps, and are then read out (NDR App. A)."""
+    history = [[state] for state in states]  # h(0), h(1), ...
+    made: list[dict[str, Call]] = []
+    for step in range(options.num_steps):
+        sources = {t: own[step] for t, own in enumerate(history)}
+        for t, own in enumerate(history):
+            visible = {o: s for o, s in sources.items() if o <= t or not options.causal}
+            hidden, calls = block(
+                part(weights, "block"), options, own[step], t, visible, dict(enumerate(cross))
+            )
+            own.append(hidden)
+            made.append(calls)
+    result = Result(torch.empty(0))
+    outputs, depth = [], 0
+    for own in history:
+        all_predictions = [act_prediction(part(weights, "halting.output"), h) for h in own]
+        if options.act == "graves":
+            read_out = graves(all_predictions[1:], own[1:], options.epsilon)
+        else:
+            read_out = dehghani(all_predictions[:-1], own[1:], options.epsilon)
+        output, shares, remainder = read_out
+        outputs.append(output)
+        result.depths.append(expected_depth(shares, options.num_steps))
+        result.remainders.append(remainder)
+        depth = max(depth, len(shares))
+    # Nothing depends on what comes after the last read-out.
+    result.steps = [depth for _ in states]
+    for calls in made[: depth * len(states)]:
+        for name, call in calls.items():
+            result.calls.setdefault(name, []).append(call)
+    if part(weights, "final_norm"):
+        outputs = [layer_norm(part(weights, "final_norm"), output) for output in outputs]
+    result.states = torch.stack(outputs)
     return result
 
 
@@ -297,14 +428,16 @@ def stack(
     cross: Tensor | None = None,
     cross_padding_mask: Tensor | None = None,
 ) -> Result:
-    """`stack_sentence` for each sentence of a padded batch by itself."""
+    """`stack_sentence` or `act_sentence` for each sentence of a padded batch by itself."""
+    of_sentence = stack_sentence if options.act is None else act_sentence
     result = Result(torch.zeros_like(states))
     for sentence, padding in enumerate(padding_mask):
         encoded = [] if cross is None else list(cross[sentence][~cross_padding_mask[sentence]])
-        own = stack_sentence(weights, options, list(states[sentence][~padding]), encoded)
+        own = of_sentence(weights, options, list(states[sentence][~padding]), encoded)
         result.states[sentence, ~padding] = own.states
         result.depths += own.depths
         result.steps += own.steps
+        result.remainders += own.remainders
         for name, calls in own.calls.items():
             result.calls.setdefault(name, []).extend(calls)
     return result

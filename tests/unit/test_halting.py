@@ -1,4 +1,4 @@
-"""The halting unit: allowed thresholds, first prediction, precision."""
+"""The halting units: allowed thresholds, first prediction, precision."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.tokens import ActiveTokens
+from tests.builders import ACT
 from tests.comparison import normal, randomise
 
 
@@ -105,3 +107,68 @@ def test_selecting_keeps_what_belongs_to_a_token() -> None:
     everyone = unit.advance(states, state)
     torch.testing.assert_close(onward.log_remaining, everyone.log_remaining[chosen])
     torch.testing.assert_close(onward.accumulated, everyone.accumulated[chosen])
+
+
+@pytest.mark.parametrize("epsilon", [0, 1, -0.1, 1.5, math.nan])
+@pytest.mark.parametrize("act", ACT)
+def test_epsilons_outside_the_interval_are_refused(act: str, epsilon: float) -> None:
+    message = "`halting_epsilon` must be greater than 0, less than 1, but is"
+    with pytest.raises(ValueError, match=message):
+        ACT[act](4, epsilon=epsilon)
+
+
+def test_the_default_epsilon_is_that_of_the_paper() -> None:
+    assert all("epsilon=0.01" in repr(unit(4)) for unit in ACT.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("act", ACT)
+def test_masses_of_act_are_kept_in_float32_or_better(act: str, dtype: torch.dtype) -> None:
+    unit = randomise(ACT[act](4)).to(dtype)
+    states = normal(3, 4, dtype=dtype)
+    state = unit.advance(states, unit.start(states))
+    masses = torch.float64 if dtype == torch.float64 else torch.float32
+    assert {state.remaining.dtype, state.weight.dtype, state.remainder.dtype} == {masses}
+    assert state.accumulated.dtype == unit.read_out(states, state).dtype == dtype
+
+
+@pytest.mark.parametrize("score", [-1e4, -60.0, 60.0, 1e4])
+@pytest.mark.parametrize("act", ACT)
+def test_extreme_predictions_of_act_stay_finite(act: str, score: float) -> None:
+    unit = ACT[act](4)
+    unit.output.bias.data.fill_(score)
+    states = normal(2, 4, dtype=torch.float32)
+    state = unit.start(states)
+    for _ in range(30):
+        state = unit.advance(states, state)
+    assert ((state.remaining > 0) == (score < 0)).all()
+    (unit.read_out(states, state).sum() + state.remainder.sum()).backward()
+    for parameter in (states, *unit.parameters()):
+        assert parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("act", ACT)
+def test_act_computes_whole_sentences(act: str, layout: str) -> None:
+    """A token goes on until its sentence is done; in incremental decoding it always does."""
+    unit = ACT[act](4)
+    exists = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
+    remaining = torch.tensor([[0.0, 0.5, 0.0], [0.0, 0.0, 0.7], [0.2, 0.0, 0.0]])  # 0.7: padding
+    tokens = ActiveTokens.from_mask(exists, layout)
+    kept = exists.flatten() if layout == "compact" else torch.ones(9, dtype=torch.bool)
+    state = unit.start(torch.zeros(9, 4))._replace(remaining=remaining.flatten())
+    state = state.select(kept.nonzero().squeeze(1))
+    expected = torch.tensor([[True] * 3, [False] * 3, [True] * 3]).flatten()[kept]
+    assert torch.equal(unit.computed(state, tokens, decoding=False), expected)
+    assert unit.computed(state, tokens, decoding=True).all()
+
+
+@pytest.mark.parametrize("act", ACT)
+def test_selecting_keeps_what_act_knows_of_a_token(act: str) -> None:
+    unit = randomise(ACT[act](4, epsilon=0.4))
+    states = normal(5, 4, dtype=torch.float32)
+    state = unit.advance(states, unit.start(states))
+    chosen = torch.tensor([0, 3])
+    onward = unit.advance(states[chosen], state.select(chosen))
+    for ours, theirs in zip(onward, unit.advance(states, state)):
+        torch.testing.assert_close(ours, theirs[chosen])
