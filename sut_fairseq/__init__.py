@@ -60,6 +60,13 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 
 # Importing them runs the decorators that register them; fairseq itself imports only models and
 # tasks of a user directory.
-from sut_fairseq.criterions import cross_entropy_with_auxiliary  # noqa: E402, F401
-from sut_fairseq.models import architectures, universal_transformer  # noqa: E402, F401
-from sut_fairseq.tasks import classification_as_translation  # noqa: E402, F401
+from sut_fairseq.criterions import classification, cross_entropy_with_auxiliary  # noqa: E402, F401
+from sut_fairseq.models import (  # noqa: E402, F401
+    architectures,
+    encoder_classifier,
+    universal_transformer,
+)
+from sut_fairseq.tasks import (  # noqa: E402, F401
+    classification_as_translation,
+    sequence_classification,
+)

@@ -18,11 +18,9 @@ from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.depth import count_depth, skipped
 from sut_fairseq.modules.errors import InputError
 from sut_fairseq.statistics import HaltingStatistics
-from sut_fairseq.tasks.classification_as_translation import (
-    ClassificationAsTranslationTask,
-    score_labels,
-)
 from sut_fairseq.tasks.columns import order_of, read_column
+from sut_fairseq.tasks.labels import LabelTask
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 
 LENGTHS = ("source_length", "target_length")
 
@@ -109,13 +107,13 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
     """Run the model on the reference targets, as the paper does for Figures 5 and 6.
 
     What is right is what greedy search would find (`metrics.found_by_greedy_search`); depth is that
-    on the reference. A task of classification is asked for the label, in one step of the decoder.
+    on the reference. A task of classification is asked for the label.
     """
     words = task.target_dictionary
 
     def ask(batch: dict[str, Any]) -> list[Answer]:
-        if isinstance(task, ClassificationAsTranslationTask):
-            best = score_labels([model], batch, task.labels, words.eos()).argmax(dim=1).cpu()
+        if isinstance(task, LabelTask):
+            best = task.label_scores([model], batch).argmax(dim=1).cpu()
             names = [words[label] for label in task.labels[best].tolist()]
             targets = [words[label] for label in batch["target"][:, 0].tolist()]
             return [Answer(name == target, name) for name, target in zip(names, targets)]
@@ -167,8 +165,8 @@ def groups_of(
         task: with its split loaded.
         data: the prepared folder, which holds the columns.
         split: name of the split.
-        by: `source_length`, `target_length` (in tokens, without the end of the sentence), or a
-            column of the folder.
+        by: `source_length`, `target_length` (in tokens, without those that mark begin and end), or
+            a column of the folder.
         numbers: which sentences.
 
     Raises:
@@ -179,8 +177,12 @@ def groups_of(
         yield "all", list(numbers)
         return
     if by in LENGTHS:
-        sizes = dataset.src_sizes if by == "source_length" else dataset.tgt_sizes
-        values = [str(int(size) - 1) for size in sizes]
+        sizes, marks = dataset.tgt_sizes, 1
+        if by == "source_length":
+            sizes = dataset.src_sizes
+            if isinstance(task, SequenceClassificationTask):
+                marks = task.BOUNDARY_TOKENS
+        values = [str(int(size) - marks) for size in sizes]
     else:
         values = read_column(data, split, by, len(dataset))
     for value in sorted({values[number] for number in numbers}, key=order_of):

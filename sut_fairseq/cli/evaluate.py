@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, w
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.modules.errors import InputError, check
 from sut_fairseq.sparql import conjuncts
-from sut_fairseq.tasks.classification_as_translation import ClassificationAsTranslationTask
+from sut_fairseq.tasks.labels import LabelTask
 from sut_fairseq.tokenization import load_tokenization
 
 MODES = ("reference", "search")
@@ -57,6 +59,13 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         metavar="A",
         help="halting thresholds (default: the checkpoint's own)",
+    )
+    parser.add_argument(
+        "--model-overrides",
+        type=_overrides,
+        default={},
+        metavar="DICT",
+        help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
     )
     parser.add_argument(
         "--modes",
@@ -122,6 +131,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _overrides(text: str) -> dict[str, Any]:
+    try:
+        overrides = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        overrides = None
+    if not isinstance(overrides, dict):
+        raise argparse.ArgumentTypeError(
+            f"must be a dictionary like {{'encoder_layers': 24}}, but is {text!r}"
+        )
+    return overrides
+
+
 def _published(text: str) -> tuple[str, float]:
     group, _, number = text.rpartition("=")
     try:
@@ -142,13 +163,18 @@ def _main(argv: Sequence[str] | None) -> None:
     if arguments.confusion and len(arguments.modes) * len(arguments.thresholds or [0]) > 1:
         raise InputError("--confusion makes one table: give one mode and one threshold with it.")
     _evaluation_output.check_files(arguments.csv, arguments.plot)
-    load_checkpoint(arguments.path)  # refuses what is no checkpoint with one clear sentence
-    overrides = {"group_column": None, **({"data": arguments.data} if arguments.data else {})}
+    _check_overrides(arguments.model_overrides, load_checkpoint(arguments.path).get("cfg"))
+    overrides = {**arguments.model_overrides, "group_column": None}
+    if arguments.data:
+        overrides["data"] = arguments.data
     model, task = trained.load(arguments.path, overrides)
     if arguments.thresholds and not any(s.halting for s in stacks(model).values()):
         raise InputError("--thresholds needs a model that halts, and this one does not.")
-    if arguments.confusion and not isinstance(task, ClassificationAsTranslationTask):
-        raise InputError("--confusion needs a model trained for classification_as_translation.")
+    if arguments.confusion and not isinstance(task, LabelTask):
+        raise InputError(
+            "--confusion needs a model trained for sequence_classification or "
+            "classification_as_translation."
+        )
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         model = model.to(device)
@@ -163,6 +189,18 @@ def _main(argv: Sequence[str] | None) -> None:
         _evaluation_output.write_csv(result, arguments.csv)
     if arguments.plot:
         _evaluation_output.draw(result, arguments.plot)
+
+
+def _check_overrides(overrides: dict[str, Any], cfg: Any) -> None:
+    """Refuse a key that the checkpoint does not have, which fairseq would ignore in silence."""
+    model = (cfg or {}).get("model") or {}
+    known = model if isinstance(model, dict) else vars(model)
+    for key in overrides:
+        if key not in known:
+            similar = ", ".join(get_close_matches(str(key), known, n=3, cutoff=0))
+            raise InputError(
+                f"--model-overrides: the model has no option `{key}`; similar ones are {similar}."
+            )
 
 
 def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> dict[str, Any]:
@@ -191,9 +229,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         "data": task.cfg.data,
         "split": split,
         "by": arguments.by,
-        "measure": (
-            "accuracy" if isinstance(task, ClassificationAsTranslationTask) else "exact match"
-        ),
+        "measure": "accuracy" if isinstance(task, LabelTask) else "exact match",
         "rows": [],
     }
     for mode in arguments.modes:

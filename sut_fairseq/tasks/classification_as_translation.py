@@ -1,206 +1,38 @@
 """Classification with an encoder-decoder model: the label is the only word of the target."""
 
-# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
-import torch
-from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset
 from fairseq.tasks import register_task
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
-from sut_fairseq.modules.errors import InputError
-from sut_fairseq.tasks.columns import order_of, read_column
+from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 
 
-@dataclass
-class ClassificationAsTranslationConfig(TranslationConfig):
-    """The options of `translation`, and the groups that accuracy is reported for."""
+@register_task("classification_as_translation", dataclass=LabelTaskConfig)
+class ClassificationAsTranslationTask(LabelTask):
+    """Any encoder-decoder model can be trained for it.
 
-    group_column: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "report validation accuracy for each value of this column (a file "
-            "text/<split>.<column> in the data folder, one value a line)"
-        },
-    )
-
-
-@register_task("classification_as_translation", dataclass=ClassificationAsTranslationConfig)
-class ClassificationAsTranslationTask(TranslationTask):
-    """Every target is one word, the label; any encoder-decoder model can be trained for it.
-
-    Prediction takes one step of the decoder and the most probable of the labels, which are the
-    words of the target dictionary that occur in training. Validation logs `accuracy` in per cent,
-    and `accuracy_<column>_<value>` with `--group-column`.
+    Prediction takes one step of the decoder and the most probable of the labels.
     """
 
-    def __init__(
-        self, cfg: ClassificationAsTranslationConfig, src_dict: Dictionary, tgt_dict: Dictionary
-    ) -> None:
-        super().__init__(cfg, src_dict, tgt_dict)
-        if src_dict == tgt_dict:
-            raise InputError(
-                "classification_as_translation needs a dictionary of the labels alone, but source "
-                "and target share one: prepare the data without --joined."
-            )
-        self.labels = labels_of(tgt_dict)
-        self.groups: list[str] = []
-
-    def load_dataset(
-        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
-    ) -> None:
-        """Load a split and check that each target is one known label.
-
-        Raises:
-            InputError: for a target that is not, or without the column of groups.
-        """
-        super().load_dataset(split, epoch, combine, **kwargs)
-        dataset = self.datasets[split]
-        _check_targets(split, dataset, self.tgt_dict, self.labels)
-        if self.cfg.group_column is not None and split != self.cfg.train_subset:
-            folder = split_paths(self.cfg.data)[0]
-            values = read_column(folder, split, self.cfg.group_column, len(dataset))
-            new = sorted(set(values) - set(self.groups), key=order_of)
-            self.groups += new
-            groups = torch.tensor([self.groups.index(value) for value in values])
-            self.datasets[split] = _WithGroups(dataset, groups)
+    def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
+        """Log-probability of each label as the first word, `(batch, num_labels)`."""
+        source = sample["net_input"]["src_tokens"]
+        # fairseq starts targets with the end of the sentence.
+        start = source.new_full((source.size(0), 1), self.tgt_dict.eos())
+        output = model(**{**sample["net_input"], "prev_output_tokens": start})
+        symbols = model.get_normalized_probs(output, log_probs=True)[:, 0]
+        return symbols[:, self.labels.to(source.device)]
 
     def valid_step(
         self, sample: dict[str, Any], model: nn.Module, criterion: nn.Module
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """Loss of the criterion, and counts of right predictions."""
         loss, sample_size, log = super().valid_step(sample, model, criterion)
-        label_scores = score_labels([model], sample, self.labels, self.tgt_dict.eos())
-        predicted = label_scores.argmax(dim=1)
+        predicted = self.label_scores([model], sample).argmax(dim=1)
         right = self.labels.to(predicted.device)[predicted] == sample["target"][:, 0]
         log |= metrics.accuracy_sums(right, sample.get("group"), len(self.groups))
         return loss, sample_size, log
-
-    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: nn.Module) -> None:
-        """Log what the criterion logs, and accuracy."""
-        super().reduce_metrics(logging_outputs, criterion)
-        names = [f"{self.cfg.group_column}_{value}" for value in self.groups]
-        metrics.log_accuracy(logging_outputs, names)
-
-    def build_generator(self, models: list[nn.Module], args: Any, **kwargs: Any) -> "LabelSearch":
-        """What fairseq-generate searches with: all labels, the most probable first."""
-        return LabelSearch(self.labels, self.tgt_dict.eos())
-
-
-class LabelSearch:
-    """Has the interface of fairseq's `SequenceGenerator`; every label is a hypothesis."""
-
-    def __init__(self, labels: Tensor, eos: int) -> None:
-        self.labels = labels
-        self.eos = eos
-        self.symbols_to_strip_from_output = {eos}
-
-    def generate(
-        self, models: list[nn.Module], sample: dict[str, Any], **kwargs: Any
-    ) -> list[list[dict[str, Any]]]:
-        """For each sentence all labels, best first; `score` is the log-probability among them."""
-        if any(value is not None for value in kwargs.values()):
-            raise InputError(
-                "classification_as_translation predicts one label and knows no "
-                f"{', '.join(name for name, value in kwargs.items() if value is not None)}: "
-                "leave --prefix-size and --constraints out."
-            )
-        scores = score_labels(models, sample, self.labels, self.eos)
-        labels = self.labels.to(scores.device)
-        ordered, order = scores.sort(dim=1, descending=True)
-        return [
-            [
-                {
-                    "tokens": torch.stack([label, label.new_tensor(self.eos)]),
-                    "score": score,
-                    "positional_scores": torch.stack([score, torch.zeros_like(score)]),
-                    "attention": None,
-                    "alignment": None,
-                }
-                for label, score in zip(labels[indices], row)
-            ]
-            for indices, row in zip(order, ordered)
-        ]
-
-
-@torch.no_grad()
-def score_labels(models: Sequence[Any], sample: dict[str, Any], labels: Tensor, eos: int) -> Tensor:
-    """Log-probability of each label among all labels, the mean over the models of an ensemble.
-
-    Args:
-        models: encoder-decoder models; the mean is over probabilities.
-        sample: a batch; its target is not read.
-        labels: `(num_labels,)`, symbols of the target dictionary.
-        eos: the symbol that fairseq starts targets with.
-
-    Returns:
-        `(batch, num_labels)`, float32.
-    """
-    source = sample["net_input"]["src_tokens"]
-    start = source.new_full((source.size(0), 1), eos)
-    probabilities = [
-        model.get_normalized_probs(
-            model(**{**sample["net_input"], "prev_output_tokens": start}), log_probs=True
-        )[:, 0, labels.to(source.device)]
-        .float()
-        .log_softmax(dim=-1)
-        for model in models
-    ]
-    return torch.stack(probabilities).logsumexp(dim=0).log_softmax(dim=-1)
-
-
-def labels_of(dictionary: Dictionary) -> Tensor:
-    """The symbols of a target dictionary that occur in training, `(num_labels,)`.
-
-    Raises:
-        InputError: if there are none.
-    """
-    # fairseq fills a dictionary up to a round size with words that never occur.
-    labels = [i for i in range(dictionary.nspecial, len(dictionary)) if dictionary.count[i] > 0]
-    if not labels:
-        raise InputError(
-            "the target dictionary has no label that occurs in training: prepare the data again."
-        )
-    return torch.tensor(labels)
-
-
-class _WithGroups(BaseWrapperDataset):
-    """Adds to each batch the group of its sentences, `(batch,)`."""
-
-    def __init__(self, dataset: FairseqDataset, groups: Tensor) -> None:
-        super().__init__(dataset)
-        self.groups = groups
-        self.src_sizes, self.tgt_sizes = dataset.src_sizes, dataset.tgt_sizes
-
-    def collater(self, samples: list[dict[str, Any]], **kwargs: Any) -> dict[str, Any]:
-        batch = self.dataset.collater(samples, **kwargs)
-        if batch:
-            batch["group"] = self.groups[batch["id"]]
-        return batch
-
-
-def _check_targets(
-    split: str, dataset: FairseqDataset, dictionary: Dictionary, labels: Tensor
-) -> None:
-    """Refuse a split with a target that is not one of the labels."""
-    known = set(labels.tolist())
-    for number in range(len(dataset)):
-        target = dataset[number]["target"].tolist()
-        if len(target) != 2:
-            raise InputError(
-                f"pair {number} of the split `{split}` has a target of {len(target) - 1} words "
-                f"(`{dictionary.string(target)[:60]}`), but classification_as_translation needs "
-                "one label: prepare the data with one label a line, or use --task translation."
-            )
-        if target[0] not in known:
-            names = dictionary.string(labels).split()
-            raise InputError(
-                f"pair {number} of the split `{split}` has a label that training does not have; "
-                f"the labels are: {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
-            )

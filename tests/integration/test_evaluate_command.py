@@ -85,7 +85,7 @@ def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -
         ("--thresholds 0", "`--thresholds` must be greater than 0, at most 1, but is 0.0 instead."),
         ("--by operators", "has no column `operators`; its columns are: none."),
         ("--gen-subset nix", "has no split `nix`: check --gen-subset."),
-        ("--confusion", "--confusion needs a model trained for classification_as_translation."),
+        ("--confusion", "--confusion needs a model trained for sequence_classification or"),
         ("--conjuncts", "--conjuncts compares what was generated: give --modes search with it."),
         ("--bleu", "--bleu compares what was generated: give --modes search with it."),
         ("--csv nix/rows.csv", "--csv nix/rows.csv: there is no folder nix; make it first."),

@@ -1,0 +1,82 @@
+"""Cross-entropy over the labels of whole sentences, plus the auxiliary losses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import register_criterion
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from sut_fairseq import metrics
+from sut_fairseq.criterions.cross_entropy_with_auxiliary import (
+    CrossEntropyWithAuxiliaryConfig,
+    CrossEntropyWithAuxiliaryCriterion,
+)
+from sut_fairseq.modules.errors import InputError
+
+
+@register_criterion("classification", dataclass=CrossEntropyWithAuxiliaryConfig)
+class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
+    """loss = cross-entropy + sentences * sum over terms of weight * term.
+
+    For the task `sequence_classification` and any model that returns `(scores, extra)`, scores
+    `(batch, num_labels)`. The sample size is the number of sentences, and so are the tokens that
+    fairseq counts (`nll_loss` is per sentence, `wps` sentences a second).
+    """
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: FairseqTask) -> ClassificationCriterion:
+        """Build the criterion.
+
+        Raises:
+            InputError: for a task without labels of whole sentences.
+        """
+        if not hasattr(task, "label_indices"):
+            raise InputError("--criterion classification needs --task sequence_classification.")
+        criterion: ClassificationCriterion = super().build_criterion(cfg, task)
+        return criterion
+
+    def forward(
+        self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Compute the loss of a batch.
+
+        Returns:
+            the loss to minimise, a sum; the number of sentences; and sums to log, those of
+            accuracy included.
+
+        Raises:
+            InputError: for a model that does not score labels.
+        """
+        scores, extra = model(**sample["net_input"])
+        target = self.task.label_indices(sample)
+        size = len(target)
+        if scores.shape != (size, self.task.num_labels):
+            raise InputError(
+                "--criterion classification needs a model that gives one score for each label, "
+                f"{(size, self.task.num_labels)} here, but got {tuple(scores.shape)}: take an "
+                "encoder_classifier, a recurrent_classifier or one of their architectures."
+            )
+        scores = scores.float()
+        loss = F.cross_entropy(scores, target, reduction="sum", label_smoothing=self.eps)
+        with torch.no_grad():
+            log = {
+                "nll_loss": F.cross_entropy(scores, target, reduction="sum"),
+                "ntokens": size,
+                "nsentences": size,
+                "sample_size": size,
+                **metrics.accuracy_sums(
+                    scores.argmax(dim=1) == target, sample.get("group"), len(self.task.groups)
+                ),
+            }
+        for name, term in self.auxiliary_terms(extra).items():
+            # Added at weight 0 too, as in the base class.
+            loss = loss + size * self.weights[name] * term
+            log[f"{name}_loss"] = size * term.detach()
+        log |= metrics.halting_sums(extra.get("halting", {}))
+        log |= metrics.routing_sums(extra.get("routing", {}))
+        return loss, size, {**log, "loss": loss.data}

@@ -1,0 +1,142 @@
+"""The encoder of a Universal Transformer and its relatives, read out as a classifier."""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import torch
+from fairseq.dataclass import ChoiceEnum
+from fairseq.models import register_model
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+
+from sut_fairseq.models._assembly import build_stack
+from sut_fairseq.models._classifier import Classifier, num_labels
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models.universal_transformer import (
+    UniversalTransformerEncoder,
+    _check_precision,
+    _Embedding,
+    _statistics,
+    _token_embedding,
+)
+from sut_fairseq.modules.errors import check, check_choice
+
+# fairseq knows `Optional[int]` but not `int | None`.
+# ruff: noqa: UP007, UP045
+
+logger = logging.getLogger(__name__)
+
+_READOUTS = ("first", "last")
+
+
+@dataclass
+class EncoderClassifierConfig(UniversalTransformerConfig):
+    """The options of the encoder; those of a decoder are there, and unused."""
+
+    readout: ChoiceEnum(list(_READOUTS)) = field(  # type: ignore[valid-type]
+        default="last", metadata={"help": "column that the label is read from: begin or end token"}
+    )
+    training_steps_beyond_length: Optional[int] = field(
+        default=None,
+        metadata={
+            "help": "in training, run at most this many steps more than the longest source of the "
+            "batch has tokens, begin and end included (default: --encoder-layers steps always)"
+        },
+    )
+
+
+@register_model("encoder_classifier", dataclass=EncoderClassifierConfig)
+class EncoderClassifier(Classifier):
+    """Embedding, stack, and one linear layer on the first or the last column.
+
+    `forward` returns `(scores, extra)`: scores `(batch, num_labels)`; `extra["routing"]` and
+    `extra["halting"]` as in `UniversalTransformerModel`, of the encoder.
+    """
+
+    def __init__(
+        self,
+        encoder: UniversalTransformerEncoder,
+        output_projection: nn.Linear,
+        *,
+        readout: str,
+        training_steps_beyond_length: Optional[int],
+        max_positions: tuple[int, int],
+    ) -> None:
+        super().__init__(max_positions)
+        check_choice("readout", readout, _READOUTS)
+        beyond = training_steps_beyond_length
+        check(beyond is None or beyond >= 0, "training_steps_beyond_length", "at least 0", beyond)
+        self.encoder = encoder
+        self.output_projection = output_projection
+        self.readout = readout
+        self.training_steps_beyond_length = beyond
+
+    @classmethod
+    def build_model(cls, cfg: EncoderClassifierConfig, task: FairseqTask) -> "EncoderClassifier":
+        """Build the model that the options describe.
+
+        Raises:
+            ValueError: if an option has a value that is not allowed.
+        """
+        cfg = EncoderClassifierConfig.complete(cfg)
+        size = num_labels(task)
+        embedding = _Embedding(
+            _token_embedding(task.source_dictionary, cfg.encoder_embed_dim),
+            max_positions=cfg.max_source_positions,
+            absolute_positions=not cfg.no_token_positional_embeddings,
+            dropout=cfg.dropout,
+        )
+        stack = build_stack(cfg, "encoder")
+        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
+        logger.info(
+            "steps: encoder %d; halting: encoder %s; alpha_threshold: %s; readout: %s column",
+            cfg.encoder_layers,
+            cfg.encoder_halting,
+            cfg.alpha_threshold,
+            cfg.readout,
+        )
+        return cls(
+            UniversalTransformerEncoder(
+                task.source_dictionary, embedding, stack, cfg.max_source_positions
+            ),
+            nn.Linear(cfg.encoder_embed_dim, size),
+            readout=str(cfg.readout),
+            training_steps_beyond_length=cfg.training_steps_beyond_length,
+            max_positions=(cfg.max_source_positions, cfg.max_target_positions),
+        )
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        prev_output_tokens: Optional[Tensor] = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Classify.
+
+        Args:
+            src_tokens: `(batch, src_len)`, padded on either side.
+            src_lengths, prev_output_tokens: not needed; fairseq passes them.
+
+        Returns:
+            scores `(batch, num_labels)` and the statistics.
+        """
+        encoder = self.encoder
+        _check_precision(encoder.embedding.tokens.weight)
+        real = src_tokens.ne(encoder.dictionary.pad())
+        output = encoder.stack(
+            encoder.embedding(src_tokens), ~real, num_steps=self._num_steps(real)
+        )
+        # argmax finds the first of the greatest values.
+        ends = (real if self.readout == "first" else real.cumsum(dim=1)).int().argmax(dim=1)
+        column = output.states[torch.arange(len(ends), device=ends.device), ends]
+        return self.output_projection(column), _statistics("encoder", output)
+
+    def _num_steps(self, real: Tensor) -> Optional[int]:
+        """How many steps a batch gets if not as many as ever; `real` is False at padding."""
+        if not self.training or self.training_steps_beyond_length is None:
+            return None
+        longest = int(real.sum(dim=1).max())
+        return min(self.encoder.stack.num_steps, longest + self.training_steps_beyond_length)

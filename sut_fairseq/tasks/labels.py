@@ -1,0 +1,185 @@
+"""What the tasks of classification share: each target is one word, the label."""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+import torch
+from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, LanguagePairDataset
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import split_paths
+from torch import Tensor, nn
+
+from sut_fairseq import metrics
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tasks.columns import order_of, read_column
+
+
+@dataclass
+class LabelTaskConfig(TranslationConfig):
+    """The options of `translation`, and the groups that accuracy is reported for."""
+
+    group_column: Optional[str] = field(
+        default=None,
+        metadata={
+            "help": "report validation accuracy for each value of this column (a file "
+            "text/<split>.<column> in the data folder, one value a line)"
+        },
+    )
+
+
+class LabelTask(TranslationTask):
+    """Base of the tasks whose targets are labels; a subclass says how a model scores them.
+
+    The labels are the words of the target dictionary that occur in training. Accuracy is logged in
+    per cent, as `accuracy` and, in validation, `accuracy_<column>_<value>` with `--group-column`.
+    """
+
+    def __init__(self, cfg: LabelTaskConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
+        super().__init__(cfg, src_dict, tgt_dict)
+        if src_dict == tgt_dict:
+            raise InputError(
+                "classification needs a dictionary of the labels alone, but source and target "
+                "share one: prepare the data without --joined."
+            )
+        self.labels = labels_of(tgt_dict)
+        self.groups: list[str] = []
+
+    def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
+        """How likely a model finds each label, `(batch, num_labels)`: logits, in any scale."""
+        raise NotImplementedError
+
+    def prepare(self, pairs: LanguagePairDataset) -> FairseqDataset:
+        """What a split of sentence pairs becomes before it is checked and grouped."""
+        return pairs
+
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
+        """Load a split and check that each target is one known label.
+
+        Raises:
+            InputError: for a target that is not, or without the column of groups.
+        """
+        super().load_dataset(split, epoch, combine, **kwargs)
+        dataset = self.datasets[split] = self.prepare(self.datasets[split])
+        _check_targets(split, dataset, self.tgt_dict, self.labels)
+        if self.cfg.group_column is not None and split != self.cfg.train_subset:
+            folder = split_paths(self.cfg.data)[0]
+            values = read_column(folder, split, self.cfg.group_column, len(dataset))
+            new = sorted(set(values) - set(self.groups), key=order_of)
+            self.groups += new
+            groups = torch.tensor([self.groups.index(value) for value in values])
+            self.datasets[split] = _WithGroups(dataset, groups)
+
+    @torch.no_grad()
+    def label_scores(self, models: Sequence[Any], sample: dict[str, Any]) -> Tensor:
+        """Log-probability of each label among all labels, the mean over the models of an ensemble.
+
+        Args:
+            models: in evaluation mode; the mean is over probabilities.
+            sample: a batch; its target is not read.
+
+        Returns:
+            `(batch, num_labels)`, float32.
+        """
+        each = [self.scores(model, sample).float().log_softmax(dim=-1) for model in models]
+        return torch.stack(each).logsumexp(dim=0).log_softmax(dim=-1)
+
+    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: nn.Module) -> None:
+        """Log what the criterion logs, and accuracy."""
+        super().reduce_metrics(logging_outputs, criterion)
+        names = [f"{self.cfg.group_column}_{value}" for value in self.groups]
+        metrics.log_accuracy(logging_outputs, names)
+
+    def build_generator(self, models: list[nn.Module], args: Any, **kwargs: Any) -> "LabelSearch":
+        """What fairseq-generate searches with: all labels, the most probable first."""
+        return LabelSearch(self)
+
+
+class LabelSearch:
+    """Has the interface of fairseq's `SequenceGenerator`; every label is a hypothesis."""
+
+    def __init__(self, task: LabelTask) -> None:
+        self.task = task
+        self.symbols_to_strip_from_output = {task.tgt_dict.eos()}
+
+    def generate(
+        self, models: list[nn.Module], sample: dict[str, Any], **kwargs: Any
+    ) -> list[list[dict[str, Any]]]:
+        """For each sentence all labels, best first; `score` is the log-probability among them."""
+        if any(value is not None for value in kwargs.values()):
+            raise InputError(
+                "classification predicts one label and knows no "
+                f"{', '.join(name for name, value in kwargs.items() if value is not None)}: "
+                "leave --prefix-size and --constraints out."
+            )
+        scores = self.task.label_scores(models, sample)
+        labels = self.task.labels.to(scores.device)
+        ordered, order = scores.sort(dim=1, descending=True)
+        return [
+            [
+                {
+                    "tokens": torch.stack([label, label.new_tensor(self.task.tgt_dict.eos())]),
+                    "score": score,
+                    "positional_scores": torch.stack([score, torch.zeros_like(score)]),
+                    "attention": None,
+                    "alignment": None,
+                }
+                for label, score in zip(labels[indices], row)
+            ]
+            for indices, row in zip(order, ordered)
+        ]
+
+
+def labels_of(dictionary: Dictionary) -> Tensor:
+    """The symbols of a target dictionary that occur in training, `(num_labels,)`, ascending.
+
+    Raises:
+        InputError: if there are none.
+    """
+    # fairseq fills a dictionary up to a round size with words that never occur.
+    labels = [i for i in range(dictionary.nspecial, len(dictionary)) if dictionary.count[i] > 0]
+    if not labels:
+        raise InputError(
+            "the target dictionary has no label that occurs in training: prepare the data again."
+        )
+    return torch.tensor(labels)
+
+
+class _WithGroups(BaseWrapperDataset):
+    """Adds to each batch the group of its sentences, `(batch,)`."""
+
+    def __init__(self, dataset: FairseqDataset, groups: Tensor) -> None:
+        super().__init__(dataset)
+        self.groups = groups
+        self.src_sizes, self.tgt_sizes = dataset.src_sizes, dataset.tgt_sizes
+
+    def collater(self, samples: list[dict[str, Any]], **kwargs: Any) -> dict[str, Any]:
+        batch = self.dataset.collater(samples, **kwargs)
+        if batch:
+            batch["group"] = self.groups[batch["id"]]
+        return batch
+
+
+def _check_targets(
+    split: str, dataset: FairseqDataset, dictionary: Dictionary, labels: Tensor
+) -> None:
+    """Refuse a split with a target that is not one of the labels."""
+    known = set(labels.tolist())
+    for number in range(len(dataset)):
+        target = dataset[number]["target"].tolist()
+        if len(target) != 2:
+            raise InputError(
+                f"pair {number} of the split `{split}` has a target of {len(target) - 1} words "
+                f"(`{dictionary.string(target)[:60]}`), but classification needs one label: "
+                "prepare the data with one label a line, or use --task translation."
+            )
+        if target[0] not in known:
+            names = dictionary.string(labels).split()
+            raise InputError(
+                f"pair {number} of the split `{split}` has a label that training does not have; "
+                f"the labels are: {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
+            )

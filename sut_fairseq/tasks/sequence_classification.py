@@ -1,0 +1,81 @@
+"""Classification with a model that reads the source and scores the labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fairseq.data import FairseqDataset, LanguagePairDataset, PrependTokenDataset
+from fairseq.tasks import register_task
+from torch import Tensor
+
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
+
+
+@register_task("sequence_classification", dataclass=LabelTaskConfig)
+class SequenceClassificationTask(LabelTask):
+    """Reads the same folders as `classification_as_translation`.
+
+    A source stands between a begin and an end token; a model that wants none leaves them out. The
+    model returns `(scores, extra)`, scores `(batch, num_labels)` in the order of `labels`, and the
+    criterion is `classification`. fairseq selects checkpoints, and stops early, by the first of
+    the sets in `--valid-subset`, so `--valid-subset valid_deep,valid` selects by `valid_deep`.
+    """
+
+    BOUNDARY_TOKENS = 2  # of each source: begin and end
+
+    @property
+    def num_labels(self) -> int:
+        """How many scores a model gives."""
+        return len(self.labels)
+
+    def label_indices(self, sample: dict[str, Any]) -> Tensor:
+        """Which of the labels each sentence of a batch has, `(batch,)`, from 0."""
+        words = sample["target"][:, 0].contiguous()
+        return torch.searchsorted(self.labels.to(words.device), words)
+
+    def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
+        """The model's own scores, `(batch, num_labels)`."""
+        scores: Tensor = model(**sample["net_input"])[0]
+        return scores
+
+    def prepare(self, pairs: LanguagePairDataset) -> FairseqDataset:
+        """Put the begin token before each source; the data have the end token already."""
+        source = PrependTokenDataset(pairs.src, self.src_dict.bos())
+        return LanguagePairDataset(
+            source,
+            source.sizes,
+            pairs.src_dict,
+            pairs.tgt,
+            pairs.tgt_sizes,
+            pairs.tgt_dict,
+            left_pad_source=pairs.left_pad_source,
+            left_pad_target=pairs.left_pad_target,
+            shuffle=pairs.shuffle,
+            pad_to_multiple=pairs.pad_to_multiple,
+        )
+
+    def build_dataset_for_inference(
+        self, src_tokens: list[Tensor], src_lengths: list[int], constraints: Any = None
+    ) -> FairseqDataset:
+        """Sources for fairseq-interactive."""
+        begin = torch.tensor([self.src_dict.bos()])
+        return super().build_dataset_for_inference(
+            [torch.cat([begin, tokens]) for tokens in src_tokens],
+            [length + 1 for length in src_lengths],
+            constraints,
+        )
+
+    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the criterion.
+
+        Raises:
+            InputError: for a criterion that expects scores of words.
+        """
+        name = getattr(cfg, "_name", None)
+        if name != "classification":
+            raise InputError(
+                f"--task sequence_classification needs --criterion classification, not {name}."
+            )
+        return super().build_criterion(cfg, from_checkpoint)

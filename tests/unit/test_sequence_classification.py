@@ -1,0 +1,223 @@
+"""Classifiers of whole sentences: task, criterion, and the encoder with its read-out."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from fairseq.data import LanguagePairDataset
+from fairseq.optim.adam import Adam
+from torch import Tensor
+
+from sut_fairseq import losses
+from sut_fairseq.criterions.classification import ClassificationCriterion
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
+from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tasks.labels import LabelTaskConfig
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
+from tests.comparison import randomise
+from tests.models import HALTING, MIXTURE, SMALL, dictionary
+from tests.models import task as other_task
+
+WORDS = dictionary()
+LENGTHS = (6, 2, 4)
+PLAIN: dict[str, Any] = {}
+EVERYTHING: dict[str, Any] = {**MIXTURE, **HALTING, "encoder_normalize_before": True}
+
+
+def task() -> SequenceClassificationTask:
+    return SequenceClassificationTask(LabelTaskConfig(), dictionary(), dictionary(5, "v"))
+
+
+def classifier(seed: int = 3, **options: Any) -> EncoderClassifier:
+    """In evaluation mode, float64; the halting unit is random, so that tokens differ in depth."""
+    torch.manual_seed(seed)
+    config = replace(EncoderClassifierConfig(), **{**SMALL, **options})
+    model = EncoderClassifier.build_model(config, task()).double().eval()
+    for name, module in model.named_modules():
+        if name.endswith(("halting", "positions")):
+            randomise(module, seed, scale=1.0)
+    return model
+
+
+def sources(side: str = "left", extra: int = 0, rows: slice = slice(None)) -> Tensor:
+    """Sentences between begin and end, padded on a side and by some columns more."""
+    generator = torch.Generator().manual_seed(1)
+    width = max(LENGTHS[rows]) + extra
+    table = []
+    for length in LENGTHS:
+        words = torch.randint(WORDS.nspecial, len(WORDS), (length - 2,), generator=generator)
+        sentence = [WORDS.bos(), *words.tolist(), WORDS.eos()]
+        table.append((sentence, [WORDS.pad()] * (width - length)))
+    padded = [gap + text if side == "left" else text + gap for text, gap in table[rows]]
+    return torch.tensor(padded)
+
+
+def sample(side: str = "left") -> dict[str, Any]:
+    """A batch as the task makes it."""
+    labels = dictionary(5, "v")
+    target = [[labels.index(f"v{number}"), labels.eos()] for number in (4, 0, 3)]
+    return {
+        "net_input": {"src_tokens": sources(side), "src_lengths": torch.tensor(LENGTHS)},
+        "target": torch.tensor(target),
+    }
+
+
+def test_sources_get_begin_and_end_and_labels_count_from_zero() -> None:
+    words = [torch.tensor([5, 6, WORDS.eos()]), torch.tensor([7, WORDS.eos()])]
+    labels = [torch.tensor([dictionary(5, "v").index(f"v{n}"), WORDS.eos()]) for n in (2, 4)]
+    pairs = LanguagePairDataset(
+        _Listed(words), [3, 2], WORDS, _Listed(labels), [2, 2], WORDS, shuffle=False
+    )
+    prepared = task().prepare(pairs)
+    assert prepared.src_sizes.tolist() == [4, 3] and prepared.size(0) == (4, 2)
+    batch = prepared.collater([prepared[0], prepared[1]])
+    bos, pad, eos = WORDS.bos(), WORDS.pad(), WORDS.eos()
+    assert batch["net_input"]["src_tokens"].tolist() == [[bos, 5, 6, eos], [pad, bos, 7, eos]]
+    assert task().label_indices(batch).tolist() == [2, 4]
+
+
+class _Listed(list):
+    """What fairseq expects of a data set of token sequences."""
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(item) for item in self]
+
+
+@pytest.mark.parametrize("readout", ["first", "last"])
+@pytest.mark.parametrize("options", [PLAIN, EVERYTHING], ids=["plain", "everything"])
+def test_padding_and_batch_mates_change_nothing(readout: str, options: dict[str, Any]) -> None:
+    model = classifier(readout=readout, **options)
+    scores = model(sources())[0]
+    assert scores.shape == (3, 5)
+    for other in (model(sources("right", 3))[0], model(sources("left", 2))[0]):
+        torch.testing.assert_close(other, scores, rtol=1e-10, atol=1e-10)
+    for row in range(3):
+        alone = model(sources(rows=slice(row, row + 1)))[0]
+        torch.testing.assert_close(alone[0], scores[row], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("readout", "column"), [("first", 0), ("last", 5)])
+def test_the_column_that_is_read(readout: str, column: int) -> None:
+    model = classifier(readout=readout)
+    tokens = sources(rows=slice(0, 1))  # of 6 tokens, without padding
+    states = model.encoder(tokens)["encoder_out"][0][column]
+    torch.testing.assert_close(model(tokens)[0], model.output_projection(states))
+
+
+def test_steps_beyond_the_length_in_training_only() -> None:
+    """Sources of at most 6 tokens: 7 steps in training, and as many as ever in evaluation."""
+    limited = classifier(encoder_layers=9, training_steps_beyond_length=1, **EVERYTHING)
+    fixed = {steps: classifier(encoder_layers=steps, **EVERYTHING) for steps in (4, 7, 9)}
+    for model in fixed.values():
+        model.load_state_dict(limited.state_dict())
+    expected = {steps: model(sources())[0] for steps, model in fixed.items()}
+    assert not torch.allclose(expected[7], expected[9])
+    for mode, steps in ((True, 7), (False, 9), (True, 7)):
+        scores, extra = limited.train(mode)(sources("right", 2))
+        torch.testing.assert_close(scores, expected[steps])
+        assert extra["halting"]["encoder"].steps_possible == sum(LENGTHS) * steps
+    scores.sum().backward()  # through the same parameters
+    assert all(p.grad is not None for p in limited.parameters())
+    few = classifier(encoder_layers=4, training_steps_beyond_length=1, **EVERYTHING).train()
+    few.load_state_dict(limited.state_dict())
+    torch.testing.assert_close(few(sources())[0], expected[4])  # never more than encoder_layers
+
+
+def test_probabilities() -> None:
+    model = classifier()
+    output = model(sources())
+    logs = model.get_normalized_probs(output, log_probs=True)
+    torch.testing.assert_close(logs.exp(), model.get_normalized_probs(output, log_probs=False))
+    torch.testing.assert_close(logs.exp().sum(dim=1), torch.ones(3))
+    assert model.max_positions() == (40, 40)
+
+
+def test_it_has_every_option_of_the_encoder_decoder_model() -> None:
+    own, others = (
+        {field.name for field in fields(kind)}
+        for kind in (EncoderClassifierConfig, UniversalTransformerConfig)
+    )
+    assert own - others == {"readout", "training_steps_beyond_length"} and others < own
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_objective(smoothing: float) -> None:
+    """Cross-entropy over the labels and the means of the terms, all times the sentences."""
+    model = classifier(**EVERYTHING)
+    weights = dict(mutual_information_weight=0.3, expected_depth_weight=0.4)
+    criterion = ClassificationCriterion(task(), False, smoothing, **weights)
+    loss, sample_size, log = criterion(model, sample())
+    assert sample_size == log["sample_size"] == log["ntokens"] == log["nsentences"] == 3
+
+    scores, extra = model(**sample()["net_input"])
+    logs = scores.float().log_softmax(dim=1)
+    nll = -(logs[0, 4] + logs[1, 0] + logs[2, 3])
+    plain = (1 - smoothing) * nll - smoothing * logs.mean(dim=1).sum()
+    information = sum(losses.mutual_information(sums) for sums in extra["routing"].values())
+    depth = losses.expected_depth(extra["halting"]["encoder"])
+    torch.testing.assert_close(
+        loss, plain + 3 * (0.3 * information + 0.4 * depth), check_dtype=False
+    )
+    torch.testing.assert_close(log["nll_loss"], nll)
+    torch.testing.assert_close(log["expected_depth_loss"], 3 * depth)
+    assert {"halting_encoder_tokens", "assignments_encoder.feed_forward"} < log.keys()
+    right = scores.argmax(dim=1) == torch.tensor([4, 0, 3])
+    assert log["accuracy_right"].tolist() == [right.sum()]
+    assert log["accuracy_sentences"].tolist() == [3]
+
+
+def test_accuracy_by_group() -> None:
+    here = task()
+    here.groups = ["1", "2"]
+    criterion = ClassificationCriterion(here, False, 0.0)
+    scores = F.one_hot(torch.tensor([4, 0, 0]), 5).float()  # right, right, wrong
+    batch = {**sample(), "group": torch.tensor([0, 1, 1])}
+    _, _, log = criterion(lambda **inputs: (scores, {}), batch)
+    assert log["accuracy_right"].tolist() == [1, 1, 2]
+    assert log["accuracy_sentences"].tolist() == [1, 2, 3]
+
+
+def test_scores_of_something_else() -> None:
+    criterion = ClassificationCriterion(task(), False, 0.0)
+    with pytest.raises(InputError, match=r"\(3, 5\) here, but got \(3, 7, 9\)"):
+        criterion(lambda **inputs: (torch.zeros(3, 7, 9), {}), sample())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"readout": "middle"}, "`readout` must be one of first, last, but is middle instead."),
+        ({"training_steps_beyond_length": -1}, "must be at least 0, but is -1 instead."),
+        ({"encoder_layers": 0}, "`encoder_layers` must be at least 1, but is 0 instead."),
+    ],
+)
+def test_bad_options(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        classifier(**options)
+
+
+def test_a_task_without_labels() -> None:
+    with pytest.raises(InputError, match="--task sequence_classification --criterion"):
+        EncoderClassifier.build_model(EncoderClassifierConfig(), other_task())
+
+
+def test_adam_of_fairseq_decays_weights_as_adamw() -> None:
+    """With epsilon 0, whose place in the formula is what the two differ in."""
+    options = dict(lr=0.01, betas=(0.9, 0.98), eps=0.0, weight_decay=0.1)
+    start = torch.linspace(-1, 2, 6, dtype=torch.float64)
+    parameters = [start.clone().requires_grad_() for _ in range(2)]
+    optimizers = [
+        kind([parameter], **options)
+        for kind, parameter in zip((Adam, torch.optim.AdamW), parameters)
+    ]
+    for step in range(4):
+        for parameter, optimizer in zip(parameters, optimizers):
+            parameter.grad = (parameter.detach() + step).sin()
+            optimizer.step()
+    torch.testing.assert_close(parameters[0], parameters[1], rtol=1e-12, atol=1e-12)
