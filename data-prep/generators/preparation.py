@@ -29,17 +29,20 @@ CODE = (
 WITHOUT_EFFECT = ("out", "raw", "processes")  # options; of --raw, the files in it count
 
 
-def make_parser(program: str, description: str, raw: str, limit: str, epilog: str = "") -> Parser:
+def make_parser(
+    program: str, description: str, raw: str | None, limit: str, epilog: str = ""
+) -> Parser:
     """Return a parser with the options that every data set has.
 
     Args:
         program: name of the script that the user called.
         description, epilog: what `--help` says before and after the options.
-        raw, limit: help texts of `--raw` and `--limit`.
+        raw, limit: help texts of `--raw` and `--limit`; without the first there is no `--raw`.
     """
     parser = Parser(program, description, epilog)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
+    if raw is not None:
+        parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
     parser.add_argument("--limit", type=positive, metavar="N", help=f"for a quick look, {limit}")
     return parser
 

@@ -21,6 +21,7 @@ from tests.integration.test_data_prep import WRITE_INDICES, assert_refused, fake
 
 SPLITS = ("train", "valid", "test")
 SCRIPTS = ("cfq", "cogs", "listops", "logical_inference", "pcfg", "scan")
+BY_DEPTH = ("arithmetic", "ctl", "listops_dependency")
 WAIT = """
 import pathlib, time
 
@@ -61,12 +62,14 @@ def identity(out: Path) -> tuple[str | None, str | None, bool | None]:
     return stamp.get("dataset"), stamp.get("split"), stamp.get("limited")
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", SCRIPTS + BY_DEPTH)
 def test_help(repository: Path, tmp_path: Path, name: str) -> None:
+    """Only what has raw files has the option for them."""
     result = run([*script(repository, name), "--help"], tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(f"usage: {name}.sh")
-    assert all(option in result.stdout for option in ("--raw DIR", "--limit N", "--out DIR"))
+    assert all(option in result.stdout for option in ("--limit N", "--out DIR"))
+    assert ("--raw" in result.stdout) == (name in SCRIPTS)
 
 
 def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) -> None:
@@ -178,14 +181,21 @@ def test_published_files(
             ["--sizes", "30", "20", "10", "--min-length", "9", "--max-length", "99"],
             {"train": 30, "valid": 20, "test": 10},
         ),
+        ("ctl", "forward", ["--limit", "11"], dict.fromkeys((*SPLITS, "valid_deep"), 11)),
+        (
+            "arithmetic",
+            None,
+            ["--sizes", "700", "60", "8", "9", "--test-depths", "7"],
+            {"train": 700, "valid": 60, "valid_deep": 8, "test": 9},
+        ),
     ],
-    ids=["scan cut-off", "scan", "lra", "listops"],
+    ids=["scan cut-off", "scan", "lra", "listops", "ctl", "arithmetic"],
 )
 def test_generated(
     repository: Path,
     tmp_path: Path,
     name: str,
-    split: str,
+    split: str | None,
     options: list[str],
     sizes: dict[str, int],
 ) -> None:
@@ -196,6 +206,50 @@ def test_generated(
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
     if split == "lra":
         assert set(lines_of(tmp_path / "out" / "text" / "train.tgt")) == {*"0123456789"}
+
+
+def test_directions_of_ctl(repository: Path, tmp_path: Path) -> None:
+    """The same samples in the same order, the words of each line the other way round."""
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    words = [*script(repository, "ctl"), "--seed", "5", "--sizes", "500", "50", "30", "20"]
+    for direction in ("forward", "backward"):
+        options = ["--direction", direction, "--out", direction]
+        result = run([*words, *options], tmp_path, **environment)
+        assert result.returncode == 0, result.stderr
+        assert identity(tmp_path / direction) == ("ctl", direction, None)
+        command = f"bash scripts/train_ctl.sh --data {(tmp_path / direction).resolve()}"
+        assert result.stdout.splitlines()[-1].strip() == command
+    forward, backward = tmp_path / "forward" / "text", tmp_path / "backward" / "text"
+    sizes = {"train": 500, "valid": 50, "valid_deep": 30, "test": 20}
+    assert prepared(forward.parent) == prepared(backward.parent) == sizes
+    for part in sizes:
+        assert columns(forward.parent, part) == (set() if part == "train" else {"depth"})
+        for one, other in zip(
+            lines_of(forward / f"{part}.src"), lines_of(backward / f"{part}.src")
+        ):
+            assert one.split() == other.split()[::-1]
+        assert lines_of(forward / f"{part}.tgt") == lines_of(backward / f"{part}.tgt")
+
+
+def test_listops_by_dependency_depth(repository: Path, tmp_path: Path) -> None:
+    """The counts by depth that are printed are those of the folder."""
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    words = [*script(repository, "listops_dependency"), "--out", "out", "--test-depths", "7"]
+    result = run([*words, "--sizes", "600", "50", "9", "8"], tmp_path, **environment)
+    assert result.returncode == 0, result.stderr
+    out = tmp_path / "out"
+    assert prepared(out) == {"train": 600, "valid": 50, "valid_deep": 9, "test": 8}
+    assert identity(out) == ("listops_dependency", None, None)
+    rows = [line.split() for line in result.stdout.splitlines()[1:11]]
+    assert rows[0] == ["depth", "train", "valid", "valid_deep", "test"]
+    assert rows[1] == ["0", "10", "0", "0", "0"]
+    assert rows[-2:] == [["7", "0", "0", "0", "8"], ["all", "600", "50", "9", "8"]]
+    for index, part in enumerate(("valid", "valid_deep", "test"), start=2):
+        found = Counter(lines_of(out / "text" / f"{part}.depth"))
+        assert found == Counter(
+            {row[0]: int(row[index]) for row in rows[1:-1] if row[index] != "0"}
+        )
+    assert set(lines_of(out / "text" / "train.tgt")) == {*"0123456789"}
 
 
 def test_a_second_run_costs_nothing(repository: Path, tmp_path: Path) -> None:
@@ -272,6 +326,15 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: P
         ("scan", ["--cutoff", "3", "--split", "length"], "not allowed with argument", 2),
         ("listops", ["--min-length", "9", "--max-length", "10"], "--max-length 10: expressions", 1),
         ("listops", ["--train-file", "test_d8"], "--train-file and --test-file need --raw", 2),
+        ("ctl", ["--direction", "up"], "invalid choice: 'up' (choose from", 2),
+        ("ctl", ["--raw", "."], "unrecognized arguments: --raw .", 2),
+        ("ctl", ["--sizes", "300", "20", "3", "2"], "no room for all 72 of depth 1: give more", 1),
+        ("ctl", ["--sizes", "9", "9"], "expected 4 arguments", 2),
+        ("ctl", ["--sizes", "9999999", "9", "9", "9"], "only 531,432 different ones exist", 1),
+        ("arithmetic", ["--sizes", "10", "60", "1", "1"], "leaves nothing to train on", 1),
+        ("arithmetic", ["--seed", "x"], "argument --seed: invalid int value: 'x'", 2),
+        ("listops_dependency", ["--test-depths", "9"], "invalid choice: 9 (choose from 7, 8)", 2),
+        ("listops_dependency", ["--processes", "0"], "must be a whole number from 1 on", 2),
         (
             "listops",
             ["--raw", ".", "--train-file", "a", "--test-file", "a"],
