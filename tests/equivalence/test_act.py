@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -30,7 +32,7 @@ def test_encoder(act: str, epsilon: float, pre_norm: bool, layout: str) -> None:
         act=act,
         epsilon=epsilon,
     )
-    expected = assert_agrees(options, padding=LEFT, layout=layout, seed=1)
+    expected = assert_agrees(options, padding=LEFT, layout=layout)
     if epsilon == 0.4:
         assert len(set(expected.steps)) >= 2, "sentences that differ in depth"
 
@@ -48,15 +50,17 @@ def test_decoder(act: str, epsilon: float, num_experts: int, layout: str) -> Non
         act=act,
         epsilon=epsilon,
     )
-    assert_agrees(options, num_experts=num_experts, cross=True, layout=layout, seed=6)
+    expected = assert_agrees(options, num_experts=num_experts, cross=True, layout=layout, seed=12)
+    if epsilon == 0.4:
+        assert len(set(expected.steps)) >= 2, "sentences that differ in depth"
 
 
 @pytest.mark.parametrize("layout", ["compact", "masked"])
 @pytest.mark.parametrize("act", ACT)
 def test_recomputed_activations(act: str, layout: str) -> None:
-    options = Options(attention_top_k=2, ffn_top_k=2, num_steps=7, act=act, epsilon=0.3)
-    expected = assert_agrees(options, cross=True, checkpoint=True, layout=layout, seed=4)
-    assert max(expected.steps) < 7, "all sentences end before the last step"
+    options = Options(attention_top_k=2, ffn_top_k=2, num_steps=5, act=act, epsilon=0.4)
+    expected = assert_agrees(options, cross=True, checkpoint=True, layout=layout)
+    assert 1 < max(expected.steps) < 5, "all sentences end before the last step"
 
 
 @pytest.mark.parametrize("act", ACT)
@@ -64,8 +68,10 @@ def test_one_step(act: str) -> None:
     """Graves predicts after a step, so nothing is asked; Dehghani et al. weigh the one step."""
     options = Options(attention_top_k=2, ffn_top_k=2, num_steps=1, act=act)
     expected = assert_agrees(options, without_gradient=UNIT if act == "graves" else ())
-    assert [float(depth) for depth in expected.depths] == [1.0] * 7
-    assert {float(r) for r in expected.remainders} == {1.0 if act == "graves" else 0.0}
+    assert [float(torch.as_tensor(depth).detach()) for depth in expected.depths] == [1.0] * 7
+    assert {float(remainder) for remainder in expected.remainders} == {
+        1.0 if act == "graves" else 0.0
+    }
 
 
 def certain(stack: Stack, score: float) -> Stack:
@@ -108,8 +114,7 @@ def test_known_weights() -> None:
     """p^ = 0.4 at each of 5 steps, epsilon 0.01: A weighs 0.4, 0.4, 0.2; U interpolates."""
     states = normal(*RIGHT.shape, EMBED_DIM)
     for act in ACT:
-        stack = certain(build_stack(Options(num_steps=5, act=act), 1), 0.0)
-        stack.halting.output.bias.data.fill_(torch.logit(torch.tensor(0.4).double()))
+        stack = certain(build_stack(Options(num_steps=5, act=act), 1), math.log(0.4 / 0.6))
         output = run(stack, states, RIGHT)
         h1, h2, h3 = (Stack(stack.block, n)(states, RIGHT).states for n in (1, 2, 3))
         expected = 0.4 * h1 + 0.4 * h2 + 0.2 * h3
@@ -124,7 +129,7 @@ def test_known_weights() -> None:
 @pytest.mark.parametrize("act", ACT)
 def test_a_sentence_that_is_done_costs_nothing(act: str) -> None:
     options = Options(attention_top_k=2, ffn_top_k=2, num_steps=6, act=act, epsilon=0.4)
-    stack = build_stack(options, 3, seed=1)
+    stack = build_stack(options, 3)
     rows: list[int] = []
     stack.block.feed_forward.register_forward_hook(
         lambda module, inputs, output: rows.append(len(inputs[0]))
@@ -133,10 +138,9 @@ def test_a_sentence_that_is_done_costs_nothing(act: str) -> None:
     output = run(stack, states, LEFT)
     steps = references.stack(dict(stack.named_parameters()), options, states, LEFT).steps
     assert rows == [n for n in (sum(own > step for own in steps) for step in range(6)) if n]
-    assert rows[0] == 7 > rows[-1]
+    assert rows[0] == 7 > rows[-1] and len(rows) < 6
     assert sum(rows) == int(output.halting.steps_run)
-    stack.num_steps = 20
-    assert torch.equal(run(stack, states, LEFT).states, output.states) == (max(steps) < 6)
+    assert torch.equal(stack(states, LEFT, num_steps=20).states, output.states)
 
 
 @pytest.mark.parametrize("layout", ["compact", "masked"])
@@ -145,7 +149,7 @@ def test_padding_and_batch_mates_change_nothing(act: str, layout: str) -> None:
     options = Options(
         attention_top_k=2, ffn_top_k=2, positions="window", num_steps=5, act=act, epsilon=0.4
     )
-    stack = build_stack(options, 3, cross=True, layout=layout, seed=1)
+    stack = build_stack(options, 3, cross=True, layout=layout)
     clean, source = normal(*LEFT.shape, EMBED_DIM), normal(*LEFT.shape, SOURCE_DIM, seed=1)
     states = clean.detach().masked_fill(LEFT.unsqueeze(-1), 1e6).requires_grad_()
     together = run(stack, states, LEFT, source)

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(
     not hasattr(F, "grouped_mm"), reason="this torch has no torch.nn.functional.grouped_mm"
 )
 
+ACT = dict(encoder_halting="act", decoder_halting="act-ut")
+
 # What reads a value, or a shape that depends on values, from the device.
 WAITS = {
     *("_local_scalar_dense", "nonzero", "masked_select", "unique_dim", "_unique2", "bincount"),
@@ -42,24 +44,26 @@ class Watch(TorchDispatchMode):
 
 
 def model_of(**options: Any) -> UniversalTransformerModel:
-    sizes = dict(encoder_ffn_embed_dim=16, alpha_threshold=0.5)
-    model = small_model(**MIXTURE, **HALTING, **sizes, dtype=torch.float32, **options)
+    sizes = dict(encoder_ffn_embed_dim=16, alpha_threshold=0.5, halting_epsilon=0.4)
+    model = small_model(**{**MIXTURE, **HALTING, **sizes, **options}, dtype=torch.float32)
     return model.train()
 
 
 def objective(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """Our criterion with every term that has a gradient of its own."""
     weights = {
-        f"{name}_weight": 0.1 for name in ("mutual_information", "expected_depth", "router_z")
+        f"{name}_weight": 0.1
+        for name in ("mutual_information", "expected_depth", "remainder", "router_z")
     }
     criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **weights)
     sample = {"net_input": inputs, "target": inputs["prev_output_tokens"], "ntokens": 9}
     return criterion(model, sample)[0]
 
 
+@pytest.mark.parametrize("halting", [HALTING, ACT], ids=["stick-breaking", "act"])
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_training_step_waits_for_nothing(checkpoint: bool) -> None:
-    options = dict(dropout=0.1, router_dropout=0.1, checkpoint_activations=checkpoint)
+def test_a_training_step_waits_for_nothing(checkpoint: bool, halting: dict[str, str]) -> None:
+    options = dict(halting, dropout=0.1, router_dropout=0.1, checkpoint_activations=checkpoint)
     model = model_of(token_layout="masked", expert_backend="grouped", **options)
     inputs = batch()
     with Watch() as watch:
@@ -77,7 +81,8 @@ def test_the_watch_sees_what_the_compact_layout_waits_for() -> None:
 
 def test_a_training_step_compiles_to_one_graph() -> None:
     """In bfloat16: torch can trace grouped_mm in no other precision."""
-    model = model_of(expert_backend="grouped", encoder_layers=2, decoder_layers=2)
+    kinds = dict(encoder_halting="act", decoder_halting="stick-breaking")
+    model = model_of(expert_backend="grouped", encoder_layers=2, decoder_layers=2, **kinds)
     # Tracing shows what breaks a graph; generating code for it would take minutes.
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     results = []
@@ -85,8 +90,8 @@ def test_a_training_step_compiles_to_one_graph() -> None:
         model.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
             scores, extra = runs(**batch())
-        depths = [statistics.expected_depth for statistics in extra["halting"].values()]
-        loss = scores.float().square().mean() + torch.stack(depths).sum()
+        sums = [s.expected_depth + s.remainder for s in extra["halting"].values()]
+        loss = scores.float().square().mean() + torch.stack(sums).sum()
         loss.backward()
         results.append([loss, *(parameter.grad for parameter in model.parameters())])
     for ours, theirs in zip(*results):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from sut_fairseq.modules.halting import StickBreakingHalting
 from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model
 
 THRESHOLDS = (0.999, 0.5, 0.1)
@@ -20,6 +21,10 @@ POSITIONS = {
     "window and absolute": dict(attention_positions="window"),
 }
 KINDS = {"dense": {}, "mixture": MIXTURE}
+ACT = {
+    name: dict(encoder_halting=name, decoder_halting=name, halting_epsilon=0.4, decoder_layers=6)
+    for name in ("act", "act-ut")
+}
 
 
 def decode(
@@ -55,7 +60,10 @@ def assert_incremental_equals_full(
     real = ~padding(tokens)
     torch.testing.assert_close(ours[real], full[real], rtol=tolerance, atol=tolerance)
     if "decoder" in extra["halting"]:
-        assert steps_run == int(extra["halting"]["decoder"].steps_run)
+        halting = extra["halting"]["decoder"]
+        # With ACT a token cannot know how deep those after it will be.
+        full_depth = not isinstance(model.decoder.stack.halting, StickBreakingHalting)
+        assert steps_run == int(halting.steps_possible if full_depth else halting.steps_run)
 
 
 @pytest.mark.parametrize("positions", POSITIONS.values(), ids=POSITIONS)
@@ -71,6 +79,22 @@ def test_one_token_at_a_time(kind: dict[str, Any], positions: dict[str, Any]) ->
         skipped.append(1 - float(halting.steps_run / halting.steps_possible))
     assert skipped == sorted(skipped) and skipped[0] < skipped[-1], "thresholds that matter"
     assert 0 < skipped[-1] < 0.75, "neither nothing skipped nor all but the first step"
+
+
+@pytest.mark.parametrize("positions", ["window", "buckets"])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("act", ACT.values(), ids=ACT)
+def test_adaptive_computation_time(
+    act: dict[str, Any], kind: dict[str, Any], positions: str
+) -> None:
+    """Sentences end before the last step, but what their tokens would do there is remembered."""
+    model = small_model(**kind, **POSITIONS[positions], **act)
+    inputs = batch()
+    for chunks in ((), (3, 1, 3)):
+        assert_incremental_equals_full(model, inputs, 1e-10, chunks)
+    with torch.no_grad():
+        halting = model(**inputs)[1]["halting"]["decoder"]
+    assert halting.tokens < halting.steps_run < halting.steps_possible
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
@@ -110,15 +134,24 @@ def test_longer_than_the_cache_first_holds() -> None:
     [(name, 0.5) for name in POSITIONS] + [("window", 0.999), ("window", 0.1)],
 )
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@torch.no_grad()
 def test_under_beam_reordering(
     kind: dict[str, Any], positions: str, alpha_threshold: float
 ) -> None:
+    model = small_model(**kind, **POSITIONS[positions], **HALTING, alpha_threshold=alpha_threshold)
+    assert_beams_equal_full_passes(model)
+
+
+@pytest.mark.parametrize("act", ACT.values(), ids=ACT)
+def test_adaptive_computation_time_under_beam_reordering(act: dict[str, Any]) -> None:
+    assert_beams_equal_full_passes(small_model(**MIXTURE, **POSITIONS["window"], **act))
+
+
+@torch.no_grad()
+def assert_beams_equal_full_passes(model: UniversalTransformerModel) -> None:
     """Beams are repeated, swapped and dropped between positions, as beam search does.
 
     After each position the scores must be those of a full pass over the prefixes that are left.
     """
-    model = small_model(**kind, **POSITIONS[positions], **HALTING, alpha_threshold=alpha_threshold)
     inputs = batch(target_lengths=(9, 9, 9))
     encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
     sources = inputs["src_tokens"]
