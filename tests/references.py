@@ -154,7 +154,7 @@ def sinusoid(place: int, size: int) -> Tensor:
 def pair_scores(
     weights: Weights, options: Options
 ) -> Callable[[Tensor, Tensor, Tensor, int, int, int], Tensor]:
-    """The score of a query and a key of one head: (query, key, the query's state h_i, head, i, j)."""
+    """A function of query, key, the query's state h_i, head, i and j that gives their score."""
     own = part(weights, "core.positions")
     kind = options.positions
 

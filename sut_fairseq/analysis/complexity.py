@@ -27,7 +27,6 @@ from ptflops.pytorch_ops import MODULES_MAPPING
 from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.attention.position_scores import RelativeWindow
 from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
@@ -212,14 +211,12 @@ class _Counter(nn.Module):
             yield self.model.get_submodule(name)
 
     def _products_hook(self, module: AttentionCore, inputs: Any, output: Tensor) -> None:
-        queries, tokens, memory = inputs
+        queries, tokens, memory, _ = inputs
         num_keys = memory.keys.shape[2]
         per_query = 2 * num_keys
-        if isinstance(module.positions, RelativeWindow):
+        if module.positions is not None:
             furthest = tokens.length - 1 + memory.query_offset
-            window = module.positions.window
-            later = 0 if module.positions.causal else min(window, num_keys - 1)
-            per_query += min(window, furthest) + later + 1
+            per_query += module.positions.num_position_products(num_keys, furthest)
         self.result.by_kind[PRODUCTS] += queries.numel() * per_query
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:

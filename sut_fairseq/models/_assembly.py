@@ -10,11 +10,18 @@ from torch import nn
 
 from sut_fairseq.modules.act import DehghaniHalting, GravesHalting
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions import Geometric, Softmax
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
 from sut_fairseq.modules.attention.position_scores import RelativeBuckets, RelativeWindow
-from sut_fairseq.modules.block import TransformerBlock
+from sut_fairseq.modules.attention.state_scores import (
+    AbsoluteRelativePositions,
+    Direction,
+    TransformerXLPositions,
+)
+from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
+from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.errors import check, check_choice
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.halting import StickBreakingHalting
@@ -34,8 +41,13 @@ class _Side:
     num_heads: int
     head_dim: int
     hidden_dim: int
+    block: str
     pre_norm: bool
     halting: str
+
+    @property
+    def causal(self) -> bool:
+        return self.name == "decoder"
 
     @classmethod
     def of(cls, options: Any, name: Literal["encoder", "decoder"]) -> _Side:
@@ -65,6 +77,7 @@ class _Side:
             num_heads=num_heads,
             head_dim=head_dim,
             hidden_dim=own_or_encoder("ffn_embed_dim"),
+            block=str(getattr(options, f"{name}_block")),
             pre_norm=getattr(options, f"{name}_normalize_before"),
             halting=str(getattr(options, f"{name}_halting")),
         )
@@ -97,16 +110,17 @@ def build_stack(options: Any, name: Literal["encoder", "decoder"]) -> Stack:
     _check_number(f"{name}_layers", "a whole number", side.num_steps, (int,))
     check(side.num_steps >= 1, f"{name}_layers", "at least 1", side.num_steps)
     check_choice(f"{name}_halting", side.halting, _HALTING)
-    block = TransformerBlock(
-        self_attention=_attention(options, side, _positions(options, side), causal=decodes),
-        cross_attention=_attention(options, side, None, causal=False) if decodes else None,
+    core = AttentionCore(dropout=options.attention_dropout)
+    parts = dict(
+        self_attention=_attention(options, side, _self_attention_core(options, side)),
+        cross_attention=_attention(options, side, core, crosses=True) if decodes else None,
         feed_forward=_feed_forward(options, side),
         embed_dim=side.embed_dim,
         dropout=options.dropout,
-        pre_norm=side.pre_norm,
     )
+    check_choice(f"{name}_block", side.block, _BLOCK)
     return Stack(
-        block,
+        _BLOCK[side.block](options, side, parts),
         side.num_steps,
         halting=_HALTING[side.halting](options, side),
         final_norm=nn.LayerNorm(side.embed_dim) if side.pre_norm else None,
@@ -120,14 +134,24 @@ def _check_number(name: str, kind: str, value: object, types: tuple[type, ...]) 
     check(isinstance(value, types) and not isinstance(value, bool), name, kind, repr(value))
 
 
+def _self_attention_core(options: Any, side: _Side) -> AttentionCore:
+    kind, distribution = str(options.attention_positions), str(options.attention_distribution)
+    check_choice("attention_positions", kind, _POSITIONS)
+    check_choice("attention_distribution", distribution, _DISTRIBUTION)
+    return AttentionCore(
+        positions=_POSITIONS[kind](options, side),
+        distribution=_DISTRIBUTION[distribution](side),
+        dropout=options.attention_dropout,
+        causal=side.causal,
+    )
+
+
 def _attention(
-    options: Any, side: _Side, positions: nn.Module | None, *, causal: bool
+    options: Any, side: _Side, core: AttentionCore, *, crosses: bool = False
 ) -> Attention:
-    core = AttentionCore(positions=positions, dropout=options.attention_dropout, causal=causal)
-    is_self_attention = causal or side.name == "encoder"
     shape = dict(
         embed_dim=side.embed_dim,
-        source_dim=side.embed_dim if is_self_attention else side.source_dim,
+        source_dim=side.source_dim if crosses else side.embed_dim,
         num_heads=side.num_heads,
         head_dim=side.head_dim,
     )
@@ -166,12 +190,6 @@ def _router(options: Any, side: _Side, kind: str, num_experts: int, top_k: int) 
     )
 
 
-def _positions(options: Any, side: _Side) -> nn.Module | None:
-    kind = str(options.attention_positions)
-    check_choice("attention_positions", kind, _POSITIONS)
-    return _POSITIONS[kind](options, side)
-
-
 def _kind(router: Router | None) -> str:
     return "dense" if router is None else "mixture"
 
@@ -193,17 +211,64 @@ _FEED_FORWARD: dict[str, Any] = {
 _POSITIONS: dict[str, Any] = {
     "none": lambda options, side: None,
     "window": lambda options, side: RelativeWindow(
-        side.num_heads,
-        side.head_dim,
-        options.attention_window,
-        causal=side.name == "decoder",
+        side.num_heads, side.head_dim, options.attention_window, causal=side.causal
     ),
     "buckets": lambda options, side: RelativeBuckets(
         side.num_heads,
         num_buckets=options.attention_buckets,
         max_distance=options.attention_max_distance,
-        causal=side.name == "decoder",
+        causal=side.causal,
     ),
+    "transformer-xl": lambda options, side: TransformerXLPositions(
+        side.embed_dim,
+        side.num_heads,
+        side.head_dim,
+        dropout=options.attention_query_dropout,
+        causal=side.causal,
+    ),
+    "absolute-relative": lambda options, side: AbsoluteRelativePositions(
+        side.embed_dim,
+        side.num_heads,
+        side.head_dim,
+        dropout=options.attention_query_dropout,
+        causal=side.causal,
+    ),
+    "direction": lambda options, side: Direction(
+        side.embed_dim, side.num_heads, side.head_dim, dropout=options.attention_query_dropout
+    ),
+}
+
+_DISTRIBUTION: dict[str, Any] = {
+    "softmax": lambda side: Softmax(),
+    "geometric": lambda side: Geometric(causal=side.causal),
+}
+
+
+def _transformer_block(options: Any, side: _Side, parts: dict[str, Any]) -> Block:
+    return TransformerBlock(pre_norm=side.pre_norm, **parts)
+
+
+def _data_router_block(options: Any, side: _Side, parts: dict[str, Any]) -> Block:
+    allowed = "off with a data-router block, which has its norms where they are"
+    check(not side.pre_norm, f"{side.name}_normalize_before", allowed, side.pre_norm)
+    dropout, update = options.copy_gate_dropout, str(options.copy_gate_update)
+    check(0 <= dropout < 1, "copy_gate_dropout", "at least 0 and less than 1", dropout)
+    check_choice("copy_gate_update", update, _UPDATE_NORM)
+    return DataRouterBlock(
+        copy_gate=CopyGate(side.embed_dim, dropout=dropout),
+        update_norm=_UPDATE_NORM[update](side),
+        **parts,
+    )
+
+
+_BLOCK: dict[str, Any] = {
+    "transformer": _transformer_block,
+    "data-router": _data_router_block,
+}
+
+_UPDATE_NORM: dict[str, Any] = {
+    "layer-norm": lambda side: nn.LayerNorm(side.embed_dim),
+    "tanh": lambda side: nn.Tanh(),
 }
 
 _HALTING: dict[str, Any] = {

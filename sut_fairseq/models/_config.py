@@ -18,6 +18,8 @@ from sut_fairseq.modules.tokens import LAYOUTS
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
 
+POSITIONS = ("none", "window", "buckets", "transformer-xl", "absolute-relative", "direction")
+
 _HALTING = ["none", "stick-breaking", "act", "act-ut"]
 
 
@@ -58,6 +60,20 @@ class EmbeddingOptions(FairseqDataclass):
 class DepthOptions(FairseqDataclass):
     """The depth loop and its block."""
 
+    encoder_block: ChoiceEnum(["transformer", "data-router"]) = field(  # type: ignore[valid-type]
+        default="transformer",
+        metadata={"help": "kind of the encoder's block; a data router copies or updates states"},
+    )
+    decoder_block: ChoiceEnum(["transformer", "data-router"]) = field(  # type: ignore[valid-type]
+        default="transformer", metadata={"help": "kind of the decoder's block"}
+    )
+    copy_gate_update: ChoiceEnum(["layer-norm", "tanh"]) = field(  # type: ignore[valid-type]
+        default="layer-norm",
+        metadata={"help": "what bounds a data router's update (tanh: for softmax attention)"},
+    )
+    copy_gate_dropout: float = field(
+        default=0.0, metadata={"help": "share of a data router's gates closed in training"}
+    )
     encoder_layers: int = field(
         default=6, metadata={"help": "number of steps the encoder block runs; may be overridden"}
     )
@@ -104,9 +120,21 @@ class AttentionOptions(FairseqDataclass):
     attention_top_k: int = field(
         default=1, metadata={"help": "attention experts that each token uses"}
     )
-    attention_positions: ChoiceEnum(["none", "window", "buckets"]) = field(  # type: ignore[valid-type]
+    attention_distribution: ChoiceEnum(["softmax", "geometric"]) = field(  # type: ignore[valid-type]
+        default="softmax",
+        metadata={"help": "weights of self-attention: softmax, or geometric: the closest match"},
+    )
+    attention_positions: ChoiceEnum(list(POSITIONS)) = field(  # type: ignore[valid-type]
         default="window",
-        metadata={"help": "relative positions: learned window embeddings, T5 buckets, or none"},
+        metadata={
+            "help": "positions in scores: learned window embeddings, T5 buckets, transformer-xl "
+            "(relative sinusoids), absolute-relative (each query chooses), direction (with "
+            "geometric attention), or none"
+        },
+    )
+    attention_query_dropout: float = field(
+        default=0.0,
+        metadata={"help": "dropout of queries (transformer-xl, absolute-relative, direction)"},
     )
     attention_window: int = field(
         default=64, metadata={"help": "greatest relative offset told apart, in tokens (window)"}

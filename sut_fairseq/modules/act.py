@@ -38,7 +38,7 @@ class ActState(NamedTuple):
         return ActState(*(DistinctRows.apply(values, chosen) for values in self))
 
 
-class _AdaptiveComputationTime(Halting[ActState]):
+class AdaptiveComputationTime(Halting[ActState]):
     """What both variants share: the prediction and when to stop.
 
     Args:
@@ -80,7 +80,7 @@ class _AdaptiveComputationTime(Halting[ActState]):
         return f"epsilon={self.epsilon}"
 
 
-class GravesHalting(_AdaptiveComputationTime):
+class GravesHalting(AdaptiveComputationTime):
     """ACT of Graves (2016), "A" of the Neural Data Router (NDR Eq. 11-15).
 
     p^(t) is predicted from h(t), after step t. The result is sum_{t <= T} p(t) h(t), where
@@ -106,7 +106,7 @@ class GravesHalting(_AdaptiveComputationTime):
         return state.accumulated + state.weight.to(hidden.dtype).unsqueeze(-1) * hidden
 
 
-class DehghaniHalting(_AdaptiveComputationTime):
+class DehghaniHalting(AdaptiveComputationTime):
     """ACT of the Universal Transformer (Dehghani et al. 2019, listings 1 and 2), "U" of NDR.
 
     p^(t) is predicted from h(t - 1), before step t; the weights w are p(t) as above, but a token

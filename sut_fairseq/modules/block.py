@@ -7,6 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.interface import Attention, Memory
+from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
@@ -24,7 +25,48 @@ class BlockOutput(NamedTuple):
     routing: dict[str, RoutingStatistics]
 
 
-class TransformerBlock(nn.Module):
+class Block(nn.Module):
+    """What the depth loop asks of every kind of block.
+
+    Args:
+        self_attention, cross_attention: attention kinds; a decoder block has both.
+    """
+
+    def __init__(self, self_attention: Attention, cross_attention: Attention | None) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.cross_attention = cross_attention
+
+    def keys_values(self, expected: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of self-attention from states `(num_tokens, embed_dim)` to attend to."""
+        return self.self_attention.keys_values(expected)
+
+    def cross_keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of cross-attention from encoder states `(num_tokens, source_dim)`."""
+        assert self.cross_attention is not None, "only a decoder block attends to an encoder"
+        return self.cross_attention.keys_values(states)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        cross_memory: Memory | None = None,
+        call_weights: Tensor | None = None,
+    ) -> BlockOutput:
+        """Compute one step for the active tokens.
+
+        Args:
+            hidden: states of the active tokens, `(num_tokens, embed_dim)`.
+            tokens: where they stand in their sentences.
+            memory: keys and values of self-attention.
+            cross_memory: keys and values of cross-attention, if the block has one.
+            call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
+        """
+        raise NotImplementedError
+
+
+class TransformerBlock(Block):
     """Self-attention, optional cross-attention and feed-forward, each with a residual connection.
 
     Post-norm: x <- LN(x + dropout(sublayer(x))); keys and values read the expected states as they
@@ -49,9 +91,7 @@ class TransformerBlock(nn.Module):
         dropout: float = 0.0,
         pre_norm: bool = False,
     ) -> None:
-        super().__init__()
-        self.self_attention = self_attention
-        self.cross_attention = cross_attention
+        super().__init__(self_attention, cross_attention)
         self.feed_forward = feed_forward
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
@@ -60,15 +100,9 @@ class TransformerBlock(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(embed_dim)
 
     def keys_values(self, expected: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of self-attention from expected states `(num_tokens, embed_dim)`."""
         if self.pre_norm:
             expected = self.self_attention_norm(expected)
-        return self.self_attention.keys_values(expected)
-
-    def cross_keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of cross-attention from encoder states `(num_tokens, source_dim)`."""
-        assert self.cross_attention is not None, "only a decoder block attends to an encoder"
-        return self.cross_attention.keys_values(states)
+        return super().keys_values(expected)
 
     def forward(
         self,
@@ -78,15 +112,6 @@ class TransformerBlock(nn.Module):
         cross_memory: Memory | None = None,
         call_weights: Tensor | None = None,
     ) -> BlockOutput:
-        """Run one step.
-
-        Args:
-            hidden: states of the active tokens, `(num_tokens, embed_dim)`.
-            tokens: where they stand in their sentences.
-            memory: keys and values of self-attention.
-            cross_memory: keys and values of cross-attention, for a block that has it.
-            call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
-        """
         routing: dict[str, RoutingStatistics] = {}
 
         def sublayer(name: str, states: Tensor, *inputs: object) -> Tensor:
@@ -103,3 +128,62 @@ class TransformerBlock(nn.Module):
             hidden = sublayer("cross_attention", hidden, tokens, cross_memory, call_weights)
         hidden = sublayer("feed_forward", hidden, call_weights, tokens.active)
         return BlockOutput(hidden, routing)
+
+
+class DataRouterBlock(Block):
+    """Attention, a feed-forward update, and a gate that copies or updates (NDR Eq. 1-4).
+
+    a = LN(dropout(attention(h)) + h), in a decoder once more with cross-attention; u = norm(
+    dropout(feed_forward(a))), without a residual; g = copy_gate(a); h' = g u + (1 - g) h.
+
+    Args:
+        self_attention, cross_attention, feed_forward, dropout: as of a `TransformerBlock`.
+        copy_gate: maps a `(num_tokens, embed_dim)` to g of the same shape.
+        update_norm: bounds the update: layer norm, or tanh where attention is not geometric.
+        embed_dim: size of a token's state.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_attention: Attention,
+        feed_forward: nn.Module,
+        copy_gate: CopyGate,
+        update_norm: nn.Module,
+        embed_dim: int,
+        cross_attention: Attention | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(self_attention, cross_attention)
+        self.feed_forward = feed_forward
+        self.copy_gate = copy_gate
+        self.update_norm = update_norm
+        self.dropout = Dropout(dropout)
+        self.self_attention_norm = nn.LayerNorm(embed_dim)
+        self.cross_attention_norm = None if cross_attention is None else nn.LayerNorm(embed_dim)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        cross_memory: Memory | None = None,
+        call_weights: Tensor | None = None,
+    ) -> BlockOutput:
+        statistics: dict[str, RoutingStatistics | None] = {}
+        result, statistics["self_attention"] = self.self_attention(
+            hidden, tokens, memory, call_weights
+        )
+        attended = self.self_attention_norm(hidden + self.dropout(result))
+        if self.cross_attention is not None:
+            assert cross_memory is not None and self.cross_attention_norm is not None
+            result, statistics["cross_attention"] = self.cross_attention(
+                attended, tokens, cross_memory, call_weights
+            )
+            attended = self.cross_attention_norm(attended + self.dropout(result))
+        result, statistics["feed_forward"] = self.feed_forward(
+            attended, call_weights, tokens.active
+        )
+        update, gate = self.update_norm(self.dropout(result)), self.copy_gate(attended)
+        routing = {name: sums for name, sums in statistics.items() if sums is not None}
+        return BlockOutput(gate * update + (1 - gate) * hidden, routing)

@@ -8,11 +8,29 @@ import torch
 from torch import Tensor, nn
 
 
-class SinusoidalPositions(nn.Module):
-    """Sinusoidal position embeddings (Vaswani et al. 2017), in the layout of tensor2tensor.
+def sinusoids(places: Tensor, embed_dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Sinusoids of positions (Vaswani et al. 2017), in the layout of tensor2tensor.
 
-    Position p is [sin(p f_0), ..., sin(p f_{n-1}), cos(p f_0), ...] with frequencies that fall
-    geometrically from 1 to 1/10,000; padding is 0. Real tokens count from `first`.
+    That of p is [sin(p f_0), ..., sin(p f_{n-1}), cos(p f_0), ...] with frequencies that fall
+    geometrically from 1 to 1/10,000, and a 0 at the end if `embed_dim` is odd.
+
+    Args:
+        places: any whole numbers, `(n,)`.
+        embed_dim: size of an embedding.
+
+    Returns:
+        `(n, embed_dim)`.
+    """
+    half = embed_dim // 2
+    step = math.log(10000) / max(half - 1, 1)
+    frequencies = torch.exp(torch.arange(half, dtype=dtype, device=places.device) * -step)
+    angles = places.to(dtype).unsqueeze(1) * frequencies
+    table = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return nn.functional.pad(table, (0, embed_dim % 2))
+
+
+class SinusoidalPositions(nn.Module):
+    """Sinusoidal position embeddings, see `sinusoids`; padding is 0, tokens count from `first`.
 
     Args:
         embed_dim: size of an embedding.
@@ -45,11 +63,5 @@ class SinusoidalPositions(nn.Module):
 
     def _build(self, max_positions: int) -> Tensor:
         """Row 0 for padding, then one for each position."""
-        half = self.embed_dim // 2
-        step = math.log(10000) / max(half - 1, 1)
-        frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -step)
-        places = torch.arange(self.first, self.first + max_positions, dtype=torch.float)
-        angles = places.unsqueeze(1) * frequencies
-        table = torch.zeros(1 + max_positions, self.embed_dim)
-        table[1:, :half], table[1:, half : 2 * half] = angles.sin(), angles.cos()
-        return table
+        places = torch.arange(self.first, self.first + max_positions)
+        return nn.functional.pad(sinusoids(places, self.embed_dim), (0, 0, 1, 0))

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
-from sut_fairseq.modules.block import TransformerBlock
+from sut_fairseq.modules.block import Block
 from sut_fairseq.modules.errors import check, check_choice
 from sut_fairseq.modules.halting import Halting, HaltingState
 from sut_fairseq.modules.tokens import LAYOUTS, ActiveTokens
@@ -106,7 +106,7 @@ class Stack(nn.Module):
 
     def __init__(
         self,
-        block: TransformerBlock,
+        block: Block,
         num_steps: int,
         *,
         halting: Halting[Any] | None = None,

@@ -53,6 +53,11 @@ class ActiveTokens(ABC):
     def column(self) -> Tensor:
         """Position of each token in its sentence, `(num_tokens,)`."""
 
+    @property
+    @abstractmethod
+    def fills_grid(self) -> bool:
+        """Whether the list holds every token of the grid."""
+
     @abstractmethod
     def count(self) -> int | Tensor:
         """Number of active tokens."""
@@ -150,11 +155,11 @@ class CompactTokens(ActiveTokens):
 
     def take(self, grid: Tensor) -> Tensor:
         flat = grid.flatten(0, 1)
-        return flat if self._is_everything else DistinctRows.apply(flat, self.index)
+        return flat if self.fills_grid else DistinctRows.apply(flat, self.index)
 
     def put(self, grid: Tensor, values: Tensor, *, overwrite: bool = False) -> Tensor:
         values = values.to(grid.dtype)
-        if self._is_everything:
+        if self.fills_grid:
             return values.view(grid.shape)
         if overwrite:
             grid.view(-1, *grid.shape[2:]).index_copy_(0, self.index, values)
@@ -168,12 +173,12 @@ class CompactTokens(ActiveTokens):
 
     @cached_property
     def _by_own_row(self) -> Arrangement:
-        if self._is_everything:
+        if self.fills_grid:
             return Arrangement(self.batch, self.length, None, None)
         return Arrangement.of(self.row, self.batch, ascending=True)
 
     @property
-    def _is_everything(self) -> bool:
+    def fills_grid(self) -> bool:
         return len(self) == self.batch * self.length
 
 
@@ -184,6 +189,7 @@ class MaskedTokens(ActiveTokens):
     batch: int
     length: int
     active: Tensor
+    fills_grid = True
 
     def __len__(self) -> int:
         return self.batch * self.length

@@ -24,6 +24,11 @@ LENGTH = 4
 RIGHT = torch.tensor([[0, 0, 0, 0], [0, 0, 1, 1], [0, 1, 1, 1]]).bool()
 LEFT = RIGHT.flip(1)
 PADDING = {"right": RIGHT, "left": LEFT}
+KINDS = [
+    *((kind, "softmax") for kind in ("none", "window", "buckets")),
+    *((kind, "softmax") for kind in ("transformer-xl", "absolute-relative")),
+    *((kind, "geometric") for kind in ("none", "window", "direction", "transformer-xl")),
+]
 
 
 def by_loops(
@@ -77,12 +82,18 @@ def assert_agrees(
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("positions", ["none", "window", "buckets"])
+@pytest.mark.parametrize("positions, distribution", KINDS)
 @pytest.mark.parametrize("num_experts, top_k", [(1, 1), (3, 2)])
 def test_self_attention(
-    num_experts: int, top_k: int, positions: str, causal: bool, side: str
+    num_experts: int, top_k: int, positions: str, distribution: str, causal: bool, side: str
 ) -> None:
-    options = Options(attention_top_k=top_k, positions=positions, causal=causal, max_distance=3)
+    options = Options(
+        attention_top_k=top_k,
+        positions=positions,
+        distribution=distribution,
+        causal=causal,
+        max_distance=3,
+    )
     layer = randomise(build_attention(options, num_experts).double())
     padding = PADDING[side]
     active = ~padding
@@ -111,10 +122,16 @@ def test_cross_attention(num_experts: int, top_k: int) -> None:
     assert_agrees(layer, options, states, ~RIGHT[:, :3], sources, LEFT)
 
 
-@pytest.mark.parametrize("positions", ["none", "window", "buckets"])
+@pytest.mark.parametrize("positions, distribution", KINDS)
 @pytest.mark.parametrize("num_new", [1, 2])
-def test_new_positions_after_cached_ones(num_new: int, positions: str) -> None:
-    options = Options(attention_top_k=2, positions=positions, causal=True, max_distance=3)
+def test_new_positions_after_cached_ones(num_new: int, positions: str, distribution: str) -> None:
+    options = Options(
+        attention_top_k=2,
+        positions=positions,
+        distribution=distribution,
+        causal=True,
+        max_distance=3,
+    )
     layer = randomise(build_attention(options, 3).double())
     sources = normal(2, 5, EMBED_DIM)
     states = normal(2, num_new, EMBED_DIM, seed=1)
@@ -235,7 +252,8 @@ def test_scores_are_scaled_and_weights_sum_to_one() -> None:
     query = layer.query(states[:1])
     tokens = ActiveTokens.from_mask(torch.ones(1, 1, dtype=torch.bool))
     memory = Memory(keys.view(1, 1, 2, head_dim), values.view(1, 1, 2, head_dim))
-    context = layer.core(query.view(1, 1, 1, head_dim), tokens, memory).flatten()
+    queries = query.view(1, 1, 1, head_dim)
+    context = layer.core(queries, tokens, memory, states[:1]).flatten()
     scores = layer.key(states) @ query[0] / math.sqrt(head_dim)
     first = 1 / (1 + torch.exp(scores[1] - scores[0]))
     expected = first * layer.value(states[0]) + (1 - first) * layer.value(states[1])

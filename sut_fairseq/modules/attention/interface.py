@@ -48,6 +48,25 @@ class Memory(NamedTuple):
         )
 
 
+class Pairing(NamedTuple):
+    """Queries next to the keys that they are scored with.
+
+    Attributes:
+        queries: `(batch, num_heads, width, top_k, head_dim)`.
+        keys: `(batch, num_heads, num_keys, head_dim)`, divided by sqrt(head_dim).
+        positions: position of each query among the keys, `(batch or 1, width)`.
+        furthest: upper bound of `positions`, so that only offsets that can occur are computed.
+        of_states: what the kind of scores itself read from the queries' states,
+            `(batch, num_heads, width, size)`, or None.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    positions: Tensor
+    furthest: int
+    of_states: Tensor | None = None
+
+
 class Attention(Protocol):
     """The interface of an attention kind; implementations are `nn.Module`s."""
 
@@ -75,13 +94,14 @@ class Attention(Protocol):
 
 
 def visible_keys(positions: Tensor | None, memory: Memory) -> Tensor | None:
-    """Which keys each query may see: `(num_rows, width or 1, num_keys)`; None: all.
+    """Which keys each query may see: `(num_rows or 1, width or 1, num_keys)`; None:
+    all.
 
     Empty slots of an arrangement see whatever position 0 sees; they are discarded.
 
     Args:
-        positions: position of each query among the keys, `(num_rows, width)`, if later keys are
-            hidden from it; None: they are not.
+        positions: position of each query among the keys, `(num_rows or 1, width)`, if later keys
+            are hidden from it; None: they are not.
         memory: what is attended to, with as many rows.
     """
     visible = None if memory.padding_mask is None else ~memory.padding_mask.unsqueeze(1)

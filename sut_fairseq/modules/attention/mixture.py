@@ -66,6 +66,6 @@ class MixtureAttention(KeyValueProjection):
         )
         queries = dispatch.unsort(self.query(states, dispatch))
         queries = queries.unflatten(-1, (self.num_heads, self.head_dim))
-        context = self.core(queries, tokens, memory).flatten(2)
+        context = self.core(queries, tokens, memory, states).flatten(2)
         rows = dispatch.sort_pairs(context)
         return self.output(rows, routing.expert_weights, dispatch), routing.statistics

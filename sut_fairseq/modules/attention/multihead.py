@@ -43,4 +43,4 @@ class MultiheadAttention(KeyValueProjection):
         call_weights: Tensor | None = None,
     ) -> tuple[Tensor, None]:
         queries = self.query(states).view(-1, 1, self.num_heads, self.head_dim)
-        return self.output(self.core(queries, tokens, memory).flatten(1)), None
+        return self.output(self.core(queries, tokens, memory, states).flatten(1)), None

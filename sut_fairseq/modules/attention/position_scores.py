@@ -1,4 +1,4 @@
-"""Position-dependent terms that are added to the content scores of self-attention."""
+"""Kinds of scores of self-attention in which positions count, by what is learned for offsets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,48 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from sut_fairseq.modules.attention.interface import Pairing
 from sut_fairseq.modules.errors import check
 
 
-class RelativeWindow(nn.Module):
+def content_scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """q . k of all pairs.
+
+    Args:
+        queries: `(batch, num_heads, width, top_k, head_dim)`.
+        keys: `(batch, num_heads, num_keys, head_dim)`.
+
+    Returns:
+        `(batch, num_heads, width, top_k, num_keys)`.
+    """
+    scores = queries.flatten(2, 3) @ keys.to(queries.dtype).transpose(2, 3)
+    return scores.view(*queries.shape[:4], keys.shape[2])
+
+
+class PositionScores(nn.Module):
+    """Base of the kinds of scores: called with a `Pairing`, they return scores as
+    `content_scores` does."""
+
+    def of_states(self, states: Tensor) -> Tensor | None:
+        """What the scores need to know about the queries' states.
+
+        Args:
+            states: `(num_tokens, embed_dim)`.
+
+        Returns:
+            `(num_tokens, num_heads, size)`, or None for nothing.
+        """
+        return None
+
+    def num_position_products(self, num_keys: int, furthest: int) -> int:
+        """Products of size head_dim that each query takes beside those with the keys."""
+        return 0
+
+
+class RelativeWindow(PositionScores):
     """Learned relative position embeddings within a window (SUT 3.1; Shaw et al. 2018).
 
-    score(i, j) = q_i . r[clip(j - i, -W, W)] / sqrt(head_dim), with embeddings r per head,
+    score(i, j) = q_i . (k_j + r[clip(j - i, -W, W)]) / sqrt(head_dim), with embeddings r per head,
     initialised to zero.
 
     Args:
@@ -32,37 +67,46 @@ class RelativeWindow(nn.Module):
         self.causal = causal
         self.embedding = nn.Parameter(torch.zeros(num_heads, 2 * window + 1, head_dim))
 
-    def forward(self, queries: Tensor, positions: Tensor, num_keys: int, furthest: int) -> Tensor:
-        """Score all keys for each query.
-
-        Args:
-            queries: `(batch, num_heads, width, top_k, head_dim)`.
-            positions: position of each query among the keys, `(batch, width)`.
-            num_keys: number of keys.
-            furthest: upper bound of `positions`, so that only offsets that can occur are computed.
-
-        Returns:
-            `(batch, num_heads, width, top_k, num_keys)`.
-        """
-        lowest = max(-self.window, -furthest)
-        highest = 0 if self.causal else min(self.window, num_keys - 1)
+    def forward(self, pairing: Pairing) -> Tensor:
+        queries, num_keys, furthest = pairing.queries, pairing.keys.shape[2], pairing.furthest
+        lowest, highest = self._offsets(num_keys, furthest)
         embedding = self.embedding[:, lowest + self.window : highest + self.window + 1]
         embedding = embedding.to(queries.dtype) * queries.shape[-1] ** -0.5
-        by_offset = queries.flatten(2, 3) @ embedding.transpose(1, 2)
-        by_offset = by_offset.view(*queries.shape[:4], -1)
-        first = positions + lowest
         # No gradient comes back from later keys of a causal attention.
         may_clip = furthest > -lowest or (not self.causal and num_keys - 1 > highest)
-        return _ByKey.apply(by_offset, first, num_keys, may_clip)
+        by_offset = content_scores(queries, embedding.unsqueeze(0))
+        scores = by_key(by_offset, pairing.positions + lowest, num_keys, may_clip=may_clip)
+        return content_scores(queries, pairing.keys) + scores
+
+    def num_position_products(self, num_keys: int, furthest: int) -> int:
+        lowest, highest = self._offsets(num_keys, furthest)
+        return highest - lowest + 1
+
+    def _offsets(self, num_keys: int, furthest: int) -> tuple[int, int]:
+        """Lowest and highest offset within the window that can occur."""
+        highest = 0 if self.causal else min(self.window, num_keys - 1)
+        return max(-self.window, -furthest), highest
+
+
+def by_key(by_offset: Tensor, first: Tensor, num_keys: int, *, may_clip: bool) -> Tensor:
+    """From scores by offset to scores by key.
+
+    Args:
+        by_offset: `(batch, num_heads, width, top_k, num_offsets)`.
+        first: key that offset number 0 points at, `(batch or 1, width)`; keys beyond the outermost
+            offsets get the scores of these.
+        num_keys: number of keys.
+        may_clip: whether there can be keys beyond them that have a gradient.
+
+    Returns:
+        `(batch, num_heads, width, top_k, num_keys)`.
+    """
+    return _ByKey.apply(by_offset, first, num_keys, may_clip)
 
 
 class _ByKey(torch.autograd.Function):
-    """From scores by offset `(batch, heads, width, top_k, num_offsets)` to scores by key.
-
-    Score of key j: that of offset number clip(j - first), where `first` `(batch, width)` is the
-    key that offset number 0 points at. The gradient is a gather too, not a scattered addition,
-    but for the outermost offsets, which sum up all that was clipped to them.
-    """
+    """See `by_key`. The gradient is a gather too, not a scattered addition, but for the outermost
+    offsets, which sum up all that was clipped to them."""
 
     @staticmethod
     def forward(
@@ -92,11 +136,11 @@ class _ByKey(torch.autograd.Function):
 
 
 def _for_all_heads(index: Tensor, like: Tensor) -> Tensor:
-    """`(batch, width, n)` as an index into the last axis of `(batch, heads, width, top_k, m)`."""
-    return index[:, None, :, None].expand(-1, like.shape[1], -1, like.shape[3], -1)
+    """`(batch or 1, width, n)` as an index into the last axis of `like`."""
+    return index[:, None, :, None].expand(*like.shape[:2], -1, like.shape[3], -1)
 
 
-class RelativeBuckets(nn.Module):
+class RelativeBuckets(PositionScores):
     """Learned relative position biases in buckets of growing width (T5; Raffel et al. 2020).
 
     Half of the buckets of one direction hold one offset each; the rest grow logarithmically up to
@@ -135,8 +179,9 @@ class RelativeBuckets(nn.Module):
         within = torch.where(distance < exact, distance, spread.clamp(max=per_direction - 1))
         return within if self.causal else within + (offset > 0) * per_direction
 
-    def forward(self, queries: Tensor, positions: Tensor, num_keys: int, furthest: int) -> Tensor:
-        """Score all keys for each query; arguments and result as in `RelativeWindow`."""
-        key_positions = torch.arange(num_keys, device=positions.device)
+    def forward(self, pairing: Pairing) -> Tensor:
+        positions = pairing.positions
+        key_positions = torch.arange(pairing.keys.shape[2], device=positions.device)
         bias = self.bias[:, self.bucket(key_positions - positions.unsqueeze(-1))]
-        return bias.transpose(0, 1).unsqueeze(3).to(queries.dtype)
+        scores = content_scores(pairing.queries, pairing.keys)
+        return scores + bias.transpose(0, 1).unsqueeze(3).to(scores.dtype)

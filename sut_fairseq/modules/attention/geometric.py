@@ -1,0 +1,251 @@
+"""Geometric attention weights: each query takes the closest key that matches (NDR Eq. 6-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.compiler import is_compiling
+
+# Elements that are worked on at a time: few enough to stay in a CPU's cache from pass to pass.
+_PIECE = 1 << 18
+
+# exp(-50) stands for all that is smaller. Next to 1 it is nothing in float32, but unlike what it
+# stands for it never makes subnormal numbers, which a CPU handles ten times more slowly.
+_LOWEST = {torch.float32: -50.0, torch.float64: -700.0}
+
+
+def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
+    """Probability of each key to be the closest one that matches, in float32 or better.
+
+    With P_ij = sigmoid(score_ij) and S_ij the visible keys closer to i than j is, of two equally
+    close ones the right one first: A_ij = P_ij prod_{k in S_ij} (1 - P_ik); A_ii = 0.
+
+    Args:
+        scores: `(batch, num_heads, width, top_k, num_keys)`.
+        visible: True where the key may match, `(batch or 1, width or 1, num_keys)`; None: all.
+        positions: position of each query among the keys, `(batch or 1, width)`.
+
+    Returns:
+        weights of the shape and dtype of `scores`; each row sums to at most 1.
+    """
+    order = _Order.of(positions, scores.shape[-1])
+    return _Geometric.apply(_exact(scores), visible, order).to(scores.dtype)
+
+
+def geometric_to_the_left(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
+    """`geometric` where only keys before the query may match, as in a decoder."""
+    keys = torch.arange(scores.shape[-1], device=positions.device)
+    before = keys < positions.unsqueeze(-1)
+    visible = before if visible is None else before & visible
+    return _GeometricToTheLeft.apply(_exact(scores), visible).to(scores.dtype)
+
+
+def _exact(scores: Tensor) -> Tensor:
+    return scores if scores.dtype == torch.float64 else scores.float()
+
+
+class _Geometric(torch.autograd.Function):
+    """The sum of log(1 - P) over S_ij is a difference of two prefix sums.
+
+    With s_k = -log(1 - P_ik), 0 where k is i or hidden, and I_j = sum_{k < j} s_k: the keys closer
+    than j reach from j to its mirror image 2 i - j, so that
+    log A_ij = score_ij + (I_{2i-j+1} - I_{j+1} if j > i else I_j - I_{2i-j+1}),
+    indices beyond an end meaning that end. (log P_ij = score_ij - s_j is part of that.) The
+    gradient has the same form: with u = dA * A and its prefix sums U, key k is in S_ij of all that
+    lie further off, so that
+    dlog(1 - P_ik) = U_N + (U_{2i-k+1} - U_{k+1} if k > i else U_k - U_{2i-k+1}).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, visible: Tensor | None, order: _Order) -> Tensor:
+        weights = torch.empty_like(scores)
+        for rows in _pieces(scores):
+            score, weight = scores[:, :, rows], weights[:, :, rows]
+            own = order.hide(_negative_log_rest(score), visible, rows)
+            order.between(_prefix_sums(own), rows, out=weight)
+            weight.add_(score).clamp_(min=_LOWEST[score.dtype]).exp_()
+            order.hide(weight, visible, rows)
+        ctx.order = order
+        ctx.save_for_backward(scores, weights, visible)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        scores, weights, visible = ctx.saved_tensors
+        result = torch.empty_like(scores)
+        for rows in _pieces(scores):
+            own = gradient[:, :, rows] * weights[:, :, rows]
+            prefix = _prefix_sums(own)
+            rest = torch.empty_like(own)
+            ctx.order.between(prefix, rows, out=rest)
+            rest.add_(prefix[..., -1:])
+            _to_scores(own, rest, scores[:, :, rows], out=result[:, :, rows])
+            ctx.order.hide(result[:, :, rows], visible, rows)
+        return result, None, None
+
+
+class _GeometricToTheLeft(torch.autograd.Function):
+    """The same where no key lies to the right: log A_ij = score_ij + I_j - I_N."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, visible: Tensor) -> Tensor:
+        weights = torch.empty_like(scores)
+        for rows in _pieces(scores):
+            score, weight, hidden = scores[:, :, rows], weights[:, :, rows], ~_part(visible, rows)
+            prefix = _prefix_sums(_negative_log_rest(score).masked_fill_(hidden, 0.0))
+            torch.sub(prefix[..., :-1], prefix[..., -1:], out=weight).add_(score)
+            weight.clamp_(min=_LOWEST[score.dtype]).exp_().masked_fill_(hidden, 0.0)
+        ctx.save_for_backward(scores, weights, visible)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        scores, weights, visible = ctx.saved_tensors
+        result = torch.empty_like(scores)
+        for rows in _pieces(scores):
+            own = gradient[:, :, rows] * weights[:, :, rows]
+            rest = _prefix_sums(own)[..., :-1]
+            _to_scores(own, rest, scores[:, :, rows], out=result[:, :, rows])
+            result[:, :, rows].masked_fill_(~_part(visible, rows), 0.0)
+        return result, None
+
+
+def _pieces(scores: Tensor) -> Iterator[slice]:
+    """Cut `(batch, num_heads, width, top_k, num_keys)` along `width`."""
+    width = scores.shape[2]
+    size = max(width, 1)
+    if not scores.is_cuda:
+        size = max(1, _PIECE * size // max(scores.numel(), 1))
+    for start in range(0, width, size):
+        yield slice(start, min(start + size, width))
+
+
+def _part(visible: Tensor, rows: slice) -> Tensor:
+    """`visible` `(batch or 1, width or 1, num_keys)` as a mask for these rows of scores."""
+    return (visible if visible.shape[1] == 1 else visible[:, rows])[:, None, :, None]
+
+
+def _negative_log_rest(score: Tensor) -> Tensor:
+    """-log(1 - P), in a new tensor."""
+    return F.softplus(score, threshold=50.0)
+
+
+def _prefix_sums(values: Tensor) -> Tensor:
+    """Sums of what stands before each place, `(..., n)`: -> `(..., n + 1)`."""
+    sums = values.new_empty(*values.shape[:-1], values.shape[-1] + 1)
+    sums[..., 0] = 0
+    torch.cumsum(values, dim=-1, out=sums[..., 1:])
+    return sums
+
+
+def _to_scores(own: Tensor, rest: Tensor, score: Tensor, *, out: Tensor) -> None:
+    """Gradient of the scores from those of log P (whose own derivative is 1 - P) and log(1 - P)."""
+    torch.sub(own, torch.sigmoid(score).mul_(own + rest), out=out)
+
+
+class _Order:
+    """Where queries stand among the keys, which decides what is closer.
+
+    Args:
+        positions: position of each query, `(batch or 1, width)`.
+        num_keys: number of keys.
+        first: position of the first query if the others follow one another in all rows: what
+            mirrored keys hold is then a view of a buffer; else it is gathered.
+    """
+
+    def __init__(self, positions: Tensor, num_keys: int, first: int | None) -> None:
+        self.positions = positions
+        self.num_keys = num_keys
+        self.first = first
+
+    @classmethod
+    def of(cls, positions: Tensor, num_keys: int) -> _Order:
+        """Find out whether the queries follow one another, where that costs nothing.
+
+        Empty places at the end of a row say the position of its first query, and do not count.
+        """
+        first = None
+        # On a GPU the answer would have to be waited for.
+        if positions.device.type == "cpu" and positions.numel() and not is_compiling():
+            first = int(positions[0, 0])
+            expected = torch.arange(first, first + positions.shape[1])
+            if not ((positions == expected) | (positions == first)).all():
+                first = None
+        return cls(positions, num_keys, first)
+
+    def hide(self, values: Tensor, visible: Tensor | None, rows: slice) -> Tensor:
+        """Set to 0, in place, what belongs to the query itself or to a hidden key.
+
+        Args:
+            values: `(batch, num_heads, queries, top_k, num_keys)`.
+            visible: see `geometric`, for all queries.
+            rows: which queries these are.
+        """
+        if visible is not None:
+            values.masked_fill_(~_part(visible, rows), 0.0)
+        if self.first is None:
+            return values.masked_fill_(self._keys == self._of(rows), 0.0)
+        values.diagonal(self.first + rows.start, 2, 4).zero_()
+        return values
+
+    def between(self, prefix: Tensor, rows: slice, *, out: Tensor) -> None:
+        """Prefix sum at the mirror minus that at the key, or the reverse to the left of the query.
+
+        That is I_{2i-j+1} - I_{j+1} for keys j > i and I_j - I_{2i-j+1} for j <= i.
+
+        Args:
+            prefix: I, `(batch, num_heads, queries, top_k, num_keys + 1)`.
+            rows: which queries these are.
+            out: where to put the differences, `(batch, num_heads, queries, top_k, num_keys)`.
+        """
+        left, right = prefix[..., :-1], prefix[..., 1:]
+        if self.first is None:
+            is_right, mirrored = self._keys > self._of(rows), self._gathered(prefix, rows)
+            before, after = 0, self.num_keys
+        else:
+            # Keys before all these queries and keys after them need no question asked.
+            before, after = self.first + rows.start, self.first + rows.stop
+            is_right = self._keys[before:after] > self._of(rows)[:1]
+            mirrored = self._sheared(prefix, before)
+            torch.sub(left[..., :before], mirrored[..., :before], out=out[..., :before])
+            torch.sub(mirrored[..., after:], right[..., after:], out=out[..., after:])
+        middle = slice(before, after)
+        nearer = torch.where(is_right, right[..., middle], left[..., middle])
+        sign = is_right.to(out.dtype).mul_(2).sub_(1)
+        torch.mul(mirrored[..., middle] - nearer, sign, out=out[..., middle])
+
+    @property
+    def _keys(self) -> Tensor:
+        return torch.arange(self.num_keys, device=self.positions.device)
+
+    def _of(self, rows: slice) -> Tensor:
+        """Positions that line up with scores, `(batch or 1, 1, queries, 1, 1)`."""
+        return self.positions[:, None, rows, None, None]
+
+    def _gathered(self, prefix: Tensor, rows: slice) -> Tensor:
+        index = (2 * self._of(rows) - self._keys + 1).clamp_(0, self.num_keys)
+        return prefix.gather(-1, index.expand(*prefix.shape[:-1], self.num_keys))
+
+    def _sheared(self, prefix: Tensor, first: int) -> Tensor:
+        """The same without an index: each row turned round, and two keys on for each query."""
+        *_, num_queries, top_k, _ = prefix.shape
+        width = self.num_keys + 2 * num_queries
+        buffer = prefix.new_empty(*prefix.shape[:-1], width)
+        # Column c holds prefix[last - c], or what the nearer end holds.
+        last = 2 * (first + num_queries) - 1
+        start = min(max(last - self.num_keys, 0), width)
+        stop = max(min(last + 1, width), start)
+        buffer[..., :start] = prefix[..., -1:]
+        buffer[..., start:stop] = prefix[..., last - stop + 1 : last - start + 1].flip(-1)
+        buffer[..., stop:] = 0
+        strides = list(buffer.stride())
+        strides[2] -= 2
+        shape = (*prefix.shape[:-1], self.num_keys)
+        return buffer.as_strided(shape, strides, 2 * (num_queries - 1))

@@ -1,0 +1,1 @@
+"""Recurrent networks that read a sentence from its first word to its last."""
