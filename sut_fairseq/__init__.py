@@ -64,6 +64,7 @@ from sut_fairseq.criterions import classification, cross_entropy_with_auxiliary 
 from sut_fairseq.models import (  # noqa: E402, F401
     architectures,
     encoder_classifier,
+    recurrent_classifier,
     universal_transformer,
 )
 from sut_fairseq.tasks import (  # noqa: E402, F401

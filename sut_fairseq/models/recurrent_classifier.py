@@ -1,0 +1,193 @@
+"""Recurrent networks as classifiers: LSTM, bidirectional LSTM, differentiable neural computer."""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+from dataclasses import dataclass, field
+from typing import Any, Optional, Union
+
+from fairseq.data import Dictionary
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.models import register_model
+from fairseq.tasks import FairseqTask
+from torch import Tensor, nn
+
+from sut_fairseq.models._classifier import Classifier, num_labels
+from sut_fairseq.models.universal_transformer import _check_precision
+from sut_fairseq.modules.dropout import Dropout
+from sut_fairseq.modules.errors import InputError, check, check_choice
+from sut_fairseq.modules.recurrent.dnc import DNC
+from sut_fairseq.modules.recurrent.lstm import LSTM
+from sut_fairseq.modules.recurrent.memory import ExternalMemory
+
+# fairseq knows `Optional[int]` but not `int | None`.
+# ruff: noqa: UP007, UP045
+
+
+@dataclass
+class RecurrentClassifierConfig(FairseqDataclass):
+    """Options of the recurrent classifiers."""
+
+    recurrent_kind: ChoiceEnum(["lstm", "dnc"]) = field(  # type: ignore[valid-type]
+        default="lstm", metadata={"help": "LSTM or differentiable neural computer"}
+    )
+    encoder_embed_dim: int = field(default=200, metadata={"help": "size of a word's embedding"})
+    encoder_hidden_size: int = field(
+        default=200,
+        metadata={"help": "state of a layer, of each direction; of the DNC's controller"},
+    )
+    encoder_layers: int = field(default=1, metadata={"help": "number of layers (lstm)"})
+    encoder_bidirectional: bool = field(
+        default=False, metadata={"help": "read in both directions (lstm)"}
+    )
+    dropout: float = field(
+        default=0.1, metadata={"help": "dropout of embeddings, between layers and of the read-out"}
+    )
+    boundary_tokens: bool = field(
+        default=False, metadata={"help": "read the begin and the end token too, not words alone"}
+    )
+    dnc_cells: int = field(default=21, metadata={"help": "number of memory cells"})
+    dnc_read_heads: int = field(default=4, metadata={"help": "number of read heads"})
+    dnc_word_size: Optional[int] = field(
+        default=None, metadata={"help": "size of a memory cell (default: --encoder-hidden-size)"}
+    )
+    no_dnc_masking: bool = field(
+        default=False, metadata={"help": "look cells up by all of their components"}
+    )
+    no_dnc_erasure: bool = field(
+        default=False, metadata={"help": "leave the content of a cell that is freed"}
+    )
+    no_dnc_sharpening: bool = field(
+        default=False, metadata={"help": "follow temporal links without sharpening"}
+    )
+    max_source_positions: int = field(
+        default=1024, metadata={"help": "greatest number of tokens in a source sentence"}
+    )
+    max_target_positions: int = field(
+        default=1024, metadata={"help": "greatest number of tokens in a target sentence"}
+    )
+
+
+@register_model("recurrent_classifier", dataclass=RecurrentClassifierConfig)
+class RecurrentClassifier(Classifier):
+    """Embedding, recurrent network, and one linear layer on what it gives for the whole sentence.
+
+    `forward` returns `(scores, extra)`: scores `(batch, num_labels)`; `extra` is empty.
+    """
+
+    def __init__(
+        self,
+        dictionary: Dictionary,
+        reader: Union[LSTM, DNC],
+        *,
+        embed_dim: int,
+        num_labels: int,
+        dropout: float,
+        boundary_tokens: bool,
+        max_positions: tuple[int, int],
+    ) -> None:
+        super().__init__(max_positions)
+        self.embedding = nn.Embedding(len(dictionary), embed_dim, padding_idx=dictionary.pad())
+        self.reader = reader
+        self.dropout = Dropout(dropout)
+        self.output_projection = nn.Linear(reader.output_dim, num_labels)
+        ends = () if boundary_tokens else (dictionary.bos(), dictionary.eos())
+        self.unread = (dictionary.pad(), *ends)
+
+    @classmethod
+    def build_model(
+        cls, cfg: RecurrentClassifierConfig, task: FairseqTask
+    ) -> "RecurrentClassifier":
+        """Build the model that the options describe.
+
+        Raises:
+            ValueError: if an option has a value that is not allowed.
+        """
+        size = num_labels(task)
+        kind = str(cfg.recurrent_kind)
+        check_choice("recurrent_kind", kind, _KINDS)
+        for option in ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers"):
+            check(getattr(cfg, option) >= 1, option, "at least 1", getattr(cfg, option))
+        return cls(
+            task.source_dictionary,
+            _KINDS[kind](cfg),
+            embed_dim=cfg.encoder_embed_dim,
+            num_labels=size,
+            dropout=cfg.dropout,
+            boundary_tokens=cfg.boundary_tokens,
+            max_positions=(cfg.max_source_positions, cfg.max_target_positions),
+        )
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        prev_output_tokens: Optional[Tensor] = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Classify.
+
+        Args:
+            src_tokens: `(batch, src_len)`, padded on either side.
+            src_lengths, prev_output_tokens: not needed; fairseq passes them.
+
+        Returns:
+            scores `(batch, num_labels)` and an empty dictionary.
+
+        Raises:
+            ValueError: if there is nothing to read in a sentence.
+        """
+        _check_precision(self.embedding.weight)
+        tokens, lengths = self._read_tokens(src_tokens)
+        states = self.reader(self.dropout(self.embedding(tokens)), lengths)
+        return self.output_projection(self.dropout(states)), {}
+
+    def _read_tokens(self, src_tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """What is read, moved to the left, `(batch, longest)`, and its lengths, `(batch,)`."""
+        unread = src_tokens.eq(self.unread[0])
+        for token in self.unread[1:]:
+            unread = unread | src_tokens.eq(token)
+        lengths = (~unread).sum(dim=1)
+        shortest, longest = (int(length) for length in lengths.aminmax())
+        if not shortest:
+            raise InputError(
+                "a source sentence has no words, which a recurrent_classifier reads alone: take "
+                "empty lines out of the data, or train with --boundary-tokens."
+            )
+        order = unread.int().argsort(dim=1, stable=True)[:, :longest]
+        return src_tokens.gather(1, order), lengths
+
+
+def _build_lstm(cfg: RecurrentClassifierConfig) -> LSTM:
+    return LSTM(
+        cfg.encoder_embed_dim,
+        cfg.encoder_hidden_size,
+        num_layers=cfg.encoder_layers,
+        bidirectional=cfg.encoder_bidirectional,
+        dropout=cfg.dropout,
+    )
+
+
+def _build_dnc(cfg: RecurrentClassifierConfig) -> DNC:
+    word_size = cfg.encoder_hidden_size if cfg.dnc_word_size is None else cfg.dnc_word_size
+    for option, size in (
+        ("dnc_cells", cfg.dnc_cells),
+        ("dnc_read_heads", cfg.dnc_read_heads),
+        ("dnc_word_size", word_size),
+    ):
+        check(size >= 1, option, "at least 1", size)
+    if cfg.encoder_bidirectional or cfg.encoder_layers != 1:
+        raise InputError(
+            "--recurrent-kind dnc has one layer and one direction: leave --encoder-layers and "
+            "--encoder-bidirectional out."
+        )
+    memory = ExternalMemory(
+        cfg.dnc_cells,
+        cfg.dnc_read_heads,
+        word_size,
+        masked=not cfg.no_dnc_masking,
+        erased=not cfg.no_dnc_erasure,
+        sharpened=not cfg.no_dnc_sharpening,
+    )
+    return DNC(cfg.encoder_embed_dim, cfg.encoder_hidden_size, memory)
+
+
+_KINDS: dict[str, Any] = {"lstm": _build_lstm, "dnc": _build_dnc}
