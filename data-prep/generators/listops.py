@@ -132,7 +132,7 @@ def main() -> None:
         "listops.sh",
         "Prepare ListOps for fairseq: expressions such as `[MAX 2 9 [MIN 4 7 ] 0 ]` as sources, "
         "their values as\ntargets of one token. Without --raw the expressions are drawn as in the "
-        "Long Range Arena.",
+        "Long Range Arena.\n(Balanced by dependency depth: listops_dependency.sh.)",
         "folder with files of Nangia and Bowman (train_d20s.tsv, test_d20s.tsv, ...; plain or "
         ".gz); without it expressions are generated",
         "As in LRA, an argument is an operator with probability 0.25, operators have 2 to 10 "
