@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from sut_fairseq.modules.act import AdaptiveComputationTime
 from sut_fairseq.modules.halting import StickBreakingHalting
 from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.statistics import HaltingStatistics
@@ -20,11 +22,23 @@ def stacks(model: nn.Module) -> dict[str, Stack]:
     return {name.split(".")[0]: module for name, module in modules if isinstance(module, Stack)}
 
 
+def units_with_threshold(model: nn.Module) -> list[StickBreakingHalting]:
+    """The halting units of a model that stop tokens at `alpha_threshold`."""
+    return [module for module in model.modules() if isinstance(module, StickBreakingHalting)]
+
+
 def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
-    """Let all halting units of a built model stop tokens at this threshold; inf: never."""
+    """Let those units of a built model stop tokens at this threshold; inf: never."""
+    for unit in units_with_threshold(model):
+        unit.alpha_threshold = alpha_threshold
+
+
+def never_halt(model: nn.Module) -> None:
+    """Let an untrained model run all steps, whatever its halting units would say."""
+    set_threshold(model, math.inf)
     for module in model.modules():
-        if isinstance(module, StickBreakingHalting):
-            module.alpha_threshold = alpha_threshold
+        if isinstance(module, AdaptiveComputationTime):
+            nn.init.constant_(module.output.bias, -math.inf)  # a prediction of exactly 0
 
 
 @contextmanager

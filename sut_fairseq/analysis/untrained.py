@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
-from sut_fairseq.analysis.depth import set_threshold
+from sut_fairseq.analysis.depth import never_halt
 from sut_fairseq.modules.errors import InputError, check
 
 
@@ -72,7 +71,7 @@ def build(
     config = parsed if dataclass is None else dataclass.from_namespace(parsed)
     model = models.ARCH_MODEL_REGISTRY[arch].build_model(config, task)
     if alpha_threshold is None:
-        set_threshold(model, math.inf)
+        never_halt(model)
     return model, task
 
 

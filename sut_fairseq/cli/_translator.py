@@ -14,9 +14,9 @@ from torch import Tensor
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.analysis.depth import units_with_threshold
 from sut_fairseq.cli._model_files import ModelFiles
 from sut_fairseq.modules.errors import InputError
-from sut_fairseq.modules.halting import StickBreakingHalting
 
 
 @dataclass(frozen=True)
@@ -90,15 +90,11 @@ class Translator:
             overrides["alpha_threshold"] = alpha_threshold
         self.search = search
         self.model, self.task = trained.load(str(files.checkpoint), overrides)
-        thresholds = {
-            module.alpha_threshold
-            for module in self.model.modules()
-            if isinstance(module, StickBreakingHalting)
-        }
+        thresholds = {unit.alpha_threshold for unit in units_with_threshold(self.model)}
         if alpha_threshold is not None and not thresholds:
             raise InputError(
                 f"--alpha-threshold {alpha_threshold} has no meaning for `{files.checkpoint}`: "
-                f"nothing halts in this model, so leave the option out."
+                f"nothing in this model halts by stick-breaking, so leave the option out."
             )
         self.alpha_threshold: float | None = next(iter(thresholds), None)
         self.source_side, self.target_side = files.tokenization()

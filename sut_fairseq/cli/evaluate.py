@@ -16,7 +16,7 @@ from fairseq import tasks
 from tqdm import tqdm
 
 from sut_fairseq.analysis import evaluation, trained
-from sut_fairseq.analysis.depth import set_threshold, stacks
+from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.cli import _evaluation_output
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
@@ -168,8 +168,10 @@ def _main(argv: Sequence[str] | None) -> None:
     if arguments.data:
         overrides["data"] = arguments.data
     model, task = trained.load(arguments.path, overrides)
-    if arguments.thresholds and not any(s.halting for s in stacks(model).values()):
-        raise InputError("--thresholds needs a model that halts, and this one does not.")
+    if arguments.thresholds and not units_with_threshold(model):
+        raise InputError(
+            "--thresholds needs a model that halts by stick-breaking, and this one does not."
+        )
     if arguments.confusion and not isinstance(task, LabelTask):
         raise InputError(
             "--confusion needs a model trained for sequence_classification or "

@@ -217,7 +217,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("experts --dtype float8", "`--dtype` must be one of float32, bfloat16, but is float8"),
         ("attention --lengths 64 100", "`--lengths` must be a divisor of `--tokens` (4096)"),
         ("halting --shares 0.9", "`--shares` must be greater than 0, at most 0.833"),
-        ("halting --arch ut_cfq_t5", "`--arch` must be an architecture that halts"),
+        ("halting --arch ut_cfq_t5", "`--arch` must be an architecture whose encoder halts"),
         ("halting --arch sut_huge", "`--arch` must be an architecture that fairseq-train knows"),
         ("halting --path x.pt", "--path needs sentences to run the model on: give --data DATA-BIN"),
         ("halting --data x", "--data needs a trained model: give --path CHECKPOINT."),

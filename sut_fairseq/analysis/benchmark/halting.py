@@ -14,7 +14,13 @@ from sut_fairseq.analysis.benchmark.peers import own_model
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
 from sut_fairseq.analysis.complexity import count, without_padding
-from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, stacks
+from sut_fairseq.analysis.depth import (
+    count_depth,
+    set_threshold,
+    skipped,
+    stacks,
+    units_with_threshold,
+)
 from sut_fairseq.modules.errors import check
 from sut_fairseq.modules.halting import StickBreakingHalting, StickBreakingState
 from sut_fairseq.modules.stack import StackOutput
@@ -127,7 +133,8 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         requirement = f"greater than 0, at most {most:.3f} (each token runs a step)"
         check(0 < share <= most + 1e-6, "--shares", requirement, share)
     unit = stack.halting
-    check(unit is not None, "--arch", "an architecture that halts", sizes.arch)
+    kind = "an architecture whose encoder halts by stick-breaking"
+    check(isinstance(unit, StickBreakingHalting), "--arch", kind, sizes.arch)
     model = model.to(conditions.device).eval()
     grid = (sizes.sentences, sizes.length)
     states = torch.randn(*grid, model.encoder.embedding.tokens.embedding_dim)
@@ -166,8 +173,9 @@ def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         {name: tensor.to(conditions.device) for name, tensor in batch["net_input"].items()}
         for batch in trained.batches(task, sizes.gen_subset, sizes.max_sentences)
     ]
-    halts = any(stack.halting is not None for stack in stacks(model).values())
-    check(halts, "--path", "a model that halts", sizes.path)
+    halting = [stack.halting for stack in stacks(model).values() if stack.halting is not None]
+    by_threshold = halting and len(halting) == len(units_with_threshold(model))
+    check(bool(by_threshold), "--path", "a model that halts by stick-breaking only", sizes.path)
     variants: dict[str, Callable[[], object]] = {}
     achieved, macs = {}, {}
     for threshold in (math.inf, *sizes.thresholds):
