@@ -63,6 +63,7 @@ logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
 from sut_fairseq.criterions import classification, cross_entropy_with_auxiliary  # noqa: E402, F401
 from sut_fairseq.models import (  # noqa: E402, F401
     architectures,
+    classifier_architectures,
     encoder_classifier,
     recurrent_classifier,
     universal_transformer,

@@ -17,7 +17,8 @@ from sut_fairseq.modules.attention.state_scores import (
     Direction,
     TransformerXLPositions,
 )
-from sut_fairseq.modules.block import TransformerBlock
+from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
+from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.halting import StickBreakingHalting
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
@@ -97,15 +98,20 @@ def build_stack(
 ) -> Stack:
     """A stack in float64 with random weights, those of the halting unit included."""
     across = Options(options.num_heads, options.attention_top_k)
-    block = TransformerBlock(
+    parts = dict(
         self_attention=build_attention(options, num_experts),
         cross_attention=(
             build_attention(across, num_experts, source_dim=SOURCE_DIM) if cross else None
         ),
         feed_forward=build_feed_forward(options, num_experts),
         embed_dim=EMBED_DIM,
-        pre_norm=options.pre_norm,
     )
+    if options.block == "transformer":
+        block: Block = TransformerBlock(pre_norm=options.pre_norm, **parts)
+    else:
+        tanh = options.block == "data-router-tanh"
+        update_norm = nn.Tanh() if tanh else nn.LayerNorm(EMBED_DIM)
+        block = DataRouterBlock(copy_gate=CopyGate(EMBED_DIM), update_norm=update_norm, **parts)
     halting: nn.Module | None = None
     if options.alpha_threshold is not None:
         halting = StickBreakingHalting(EMBED_DIM, alpha_threshold=options.alpha_threshold)

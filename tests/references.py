@@ -30,6 +30,7 @@ class Options:
     max_distance: int = 8
     causal: bool = False
     pre_norm: bool = False
+    block: str = "transformer"  # or "data-router", "data-router-tanh"
     num_steps: int = 1
     alpha_threshold: float | None = None  # None: no stick-breaking
     act: str | None = None  # or "graves", "dehghani"
@@ -280,6 +281,7 @@ def block(
 ) -> tuple[Tensor, dict[str, Call]]:
     """One step for one token: self-attention, cross-attention (if it has one), feed-forward."""
     calls: dict[str, Call] = {}
+    before = hidden
     if options.pre_norm:
         norm = part(weights, "self_attention_norm")
         sources = {key: layer_norm(norm, source) for key, source in sources.items()}
@@ -296,10 +298,22 @@ def block(
             # No relative positions across two sentences.
             across = Options(options.num_heads, options.attention_top_k)
             change, call = attention(own, across, inputs, position, cross_sources)
-        hidden = hidden + change if options.pre_norm else layer_norm(norm, hidden + change)
         if call is not None:
             calls[name] = call
+        if name == "feed_forward" and part(weights, "copy_gate"):
+            return route_data(weights, before, hidden, change), calls
+        hidden = hidden + change if options.pre_norm else layer_norm(norm, hidden + change)
     return hidden, calls
+
+
+def route_data(weights: Weights, before: Tensor, attended: Tensor, change: Tensor) -> Tensor:
+    """The next state of a data router from the state before and after attention (NDR Eq. 2-5)."""
+    norm, gate = part(weights, "update_norm"), part(weights, "copy_gate")
+    update = layer_norm(norm, change) if norm else torch.tanh(change)
+    hidden = linear(part(gate, "input"), attended)
+    opened = linear(part(gate, "output"), torch.where(hidden > 0, hidden, torch.zeros_like(hidden)))
+    opened = 1 / (1 + torch.exp(-opened))
+    return opened * update + (1 - opened) * before
 
 
 def stack_sentence(

@@ -1,4 +1,4 @@
-"""Named architectures: the presets of the paper (SUT 4, Tables 6 and 7) and a small one."""
+"""Named architectures of translation models: presets of the papers, and small ones."""
 
 from __future__ import annotations
 
@@ -56,6 +56,18 @@ _UT_CFQ = dict(
     encoder_ffn_embed_dim=1024,
 )
 
+# A Neural Data Router (NDR 2).
+DATA_ROUTER = dict(
+    no_token_positional_embeddings=True,
+    encoder_block="data-router",
+    decoder_block="data-router",
+    attention_distribution="geometric",
+    attention_positions="direction",
+    attention_query_dropout=0.1,
+    copy_gate_dropout=0.1,
+    activation_fn="relu",
+)
+
 _TINY = dict(
     **_WITH_HALTING,
     encoder_normalize_before=True,
@@ -108,6 +120,26 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     ),
     # About as many parameters as sut_tiny, all of them used for each token.
     "ut_tiny": dict(_TINY, encoder_attention_heads=12, encoder_ffn_embed_dim=512),
+    # What the Neural Data Router's authors left as future work: both sides route.
+    "ndr_seq2seq": dict(
+        DATA_ROUTER,
+        encoder_embed_dim=256,
+        encoder_layers=10,
+        decoder_layers=10,
+        encoder_attention_heads=4,
+        encoder_ffn_embed_dim=1024,
+        dropout=0.1,
+        activation_dropout=0.1,
+    ),
+    "ndr_seq2seq_tiny": dict(
+        DATA_ROUTER,
+        encoder_embed_dim=128,
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=4,
+        encoder_ffn_embed_dim=256,
+        dropout=0.0,
+    ),
 }
 
 
@@ -127,8 +159,10 @@ def _refuse_unusable_precision(arguments: Namespace) -> None:
         )
 
 
-def _register(name: str, options: dict[str, Any]) -> None:
-    @register_model_architecture("universal_transformer", name)
+def register_architecture(model: str, name: str, options: dict[str, Any]) -> None:
+    """Register `--arch NAME`: a model with other defaults for some options."""
+
+    @register_model_architecture(model, name)
     def fill_in(arguments: Namespace) -> None:
         _refuse_unusable_precision(arguments)
         for option, value in options.items():
@@ -137,4 +171,4 @@ def _register(name: str, options: dict[str, Any]) -> None:
 
 
 for _name, _options in ARCHITECTURES.items():
-    _register(_name, _options)
+    register_architecture("universal_transformer", _name, _options)

@@ -105,7 +105,9 @@ class AttentionCore(nn.Module):
         if own is not None:
             own = arrangement.by_sentence(own).transpose(1, 2)
         furthest = tokens.length - 1 + memory.query_offset
-        return self.positions(Pairing(queries, memory.keys, positions, furthest, own))
+        return self.positions(
+            Pairing(queries, memory.keys, positions, furthest, memory.padding_mask, own)
+        )
 
 
 def _positions(tokens: ActiveTokens, arrangement: Arrangement, memory: Memory) -> Tensor:

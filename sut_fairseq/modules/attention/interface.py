@@ -56,6 +56,7 @@ class Pairing(NamedTuple):
         keys: `(batch, num_heads, num_keys, head_dim)`, divided by sqrt(head_dim).
         positions: position of each query among the keys, `(batch or 1, width)`.
         furthest: upper bound of `positions`, so that only offsets that can occur are computed.
+        padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
         of_states: what the kind of scores itself read from the queries' states,
             `(batch, num_heads, width, size)`, or None.
     """
@@ -64,6 +65,7 @@ class Pairing(NamedTuple):
     keys: Tensor
     positions: Tensor
     furthest: int
+    padding_mask: Tensor | None = None
     of_states: Tensor | None = None
 
 

@@ -117,7 +117,7 @@ class AbsoluteRelativePositions(TransformerXLPositions):
     """A choice between absolute and relative positions for each query and head (NDR Eq. 16-17).
 
     As `TransformerXLPositions`, with r_i p_{i-j} + (1 - r_i) p_j in the place of p_{i-j}, where
-    r_i = sigmoid(w_ar . h_i + b_ar).
+    r_i = sigmoid(w_ar . h_i + b_ar) and sentences count from 0.
     """
 
     def __init__(
@@ -139,9 +139,18 @@ class AbsoluteRelativePositions(TransformerXLPositions):
     def _position_scores(self, queries: Tensor, pairing: Pairing) -> Tensor:
         assert pairing.of_states is not None
         share = pairing.of_states.unsqueeze(3).to(queries.dtype)
-        places = torch.arange(pairing.keys.shape[2], device=queries.device)
-        absolute = content_scores(queries, self._position_keys(places, queries))
-        return torch.lerp(absolute, self._relative(queries, pairing), share)
+        absolute, relative = self._absolute(queries, pairing), self._relative(queries, pairing)
+        return torch.lerp(absolute, relative, share)
+
+    def _absolute(self, queries: Tensor, pairing: Pairing) -> Tensor:
+        num_keys, padding_mask = pairing.keys.shape[2], pairing.padding_mask
+        places = torch.arange(num_keys, device=queries.device)
+        by_place = content_scores(queries, self._position_keys(places, queries))
+        if padding_mask is None:
+            return by_place
+        # Sentences count from their first token, wherever padding puts it.
+        first = padding_mask.int().argmin(dim=1, keepdim=True).expand(-1, queries.shape[2])
+        return by_key(by_place, first, num_keys, may_clip=False)
 
     def num_position_products(self, num_keys: int, furthest: int) -> int:
         return super().num_position_products(num_keys, furthest) + num_keys
