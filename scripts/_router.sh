@@ -1,0 +1,39 @@
+# Shared by the training scripts of the Neural Data Router's tasks; sourced after _experiment.sh.
+
+router_models="ndr transformer rel rel_gate abs_rel_gate geometric transformer_act transformer_act_ut \
+rel_act rel_act_ut geometric_act geometric_act_ut lstm bilstm dnc"
+
+router_usage() {
+    cat <<'HELP'
+Models: `ndr`, and what it is compared with: `transformer`, with relative positions (`rel`), with these
+and a copy gate (`rel_gate`), with absolute and relative positions and a gate (`abs_rel_gate`), with
+geometric attention and no gate (`geometric`), the last word of the three without a gate with ACT of
+Graves (`_act`) or of Dehghani (`_act_ut`), `lstm`, `bilstm`, `dnc`.
+
+Checkpoints are selected by accuracy on the validation set that is deeper than the training set.
+HELP
+}
+
+# router_settings TASK: what the paper's Tables 7 to 9 have in common, and --arch ndr_<TASK>...
+router_settings() {
+    local arch="ndr_$1" kind="${model%%_act*}"
+    [ "$kind" = ndr ] || arch="${arch}_$kind"
+    settings=(
+        --task sequence_classification --criterion classification --group-column depth
+        --valid-subset valid_deep,valid
+        --arch "$arch" --optimizer adam --adam-betas '(0.9, 0.999)' --lr-scheduler fixed
+        --expected-depth-weight 0 --mutual-information-weight 0
+    )
+    case "$model" in
+        *_act) settings+=(--encoder-halting act --remainder-weight 0.03) ;;
+        *_act_ut) settings+=(--encoder-halting act-ut --remainder-weight 0.03) ;;
+    esac
+}
+
+# is_model NAME...: whether the model is one of these, ACT or not.
+is_model() {
+    case " $* " in
+        *" ${model%%_act*} "*) return 0 ;;
+        *) return 1 ;;
+    esac
+}
