@@ -10,6 +10,7 @@ evaluation_options() {
   --subset NAME          which split (default: test)
   --by COLUMN            other groups than the usual ones
   --alpha-threshold A    halting threshold (default: that of the training)
+  --steps N              steps of the encoder (default: as many as in the training)
   --search               really generate (greedy search), rather than run on the reference targets
                          and count what greedy search would find, which gives the same score
   --max-sentences N      only the first N
@@ -20,9 +21,10 @@ beside ours. Table and picture are put into the folder of the run.
 HELP
 }
 
-# read_evaluation_options "$@": sets run, data, subset, by, alpha_threshold, search, max_sentences.
+# read_evaluation_options "$@": sets run, data, subset, by, alpha_threshold, steps, search,
+# max_sentences.
 read_evaluation_options() {
-    run="" data="" subset="" by="" alpha_threshold="" search="" max_sentences="" sweep=""
+    run="" data="" subset="" by="" alpha_threshold="" steps="" search="" max_sentences="" sweep=""
     local name
     while [ $# -gt 0 ]; do
         case "$1" in
@@ -32,7 +34,7 @@ read_evaluation_options() {
                 exit 0
                 ;;
             --search) search=1 ;;
-            --run | --data | --subset | --by | --alpha-threshold | --max-sentences)
+            --run | --data | --subset | --by | --alpha-threshold | --steps | --max-sentences)
                 [ $# -ge 2 ] || die "$1 needs a value; --help explains every option."
                 name="${1#--}"
                 printf -v "${name//-/_}" %s "$2"
@@ -52,14 +54,18 @@ evaluate() {
     prepare_machine
     subset="${subset:-test}"
     local name="$subset${by:+-by-$by}${alpha_threshold:+-$alpha_threshold}${sweep:+-$sweep}" published=()
-    name="$name${search:+-search}${max_sentences:+-first-$max_sentences}${data:+-$(basename "$data")}"
+    name="$name${steps:+-$steps-steps}${search:+-search}${max_sentences:+-first-$max_sentences}"
+    name="$name${data:+-$(basename "$data")}"
+    local overrides=()
+    [ -z "$steps" ] || overrides=(--model-overrides "{'encoder_layers': $steps}")
     if [ -z "$max_sentences$sweep" ]; then
         read -r -a published <<<"$("$python" "$repository/scripts/_published.py" "$run" \
             "${data:-$(cat "$run/data")}" "$subset" "$by")"
     fi
     sut-evaluate --path "$checkpoint" --gen-subset "$subset" ${data:+--data "$data"} \
         ${by:+--by "$by"} ${alpha_threshold:+--thresholds "$alpha_threshold"} \
-        ${search:+--modes search} ${max_sentences:+--max-sentences "$max_sentences"} \
+        ${overrides[@]+"${overrides[@]}"} ${search:+--modes search} \
+        ${max_sentences:+--max-sentences "$max_sentences"} \
         ${published[@]+--published "${published[@]}"} \
         --csv "$run/$name.csv" --plot "$run/$name.png" "$@"
     say "rows: $run/$name.csv, picture: $run/$name.png"

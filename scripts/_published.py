@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-# Tan et al. (2023), Tables 4, 5, 8 and 9, by data set, split and model: numbers for groups of a
-# column, or of all sentences.
+# By data set, split and model: numbers for groups of a column, or of all sentences; those of the
+# first tables are of Tan et al. (2023), Tables 4, 5, 8 and 9.
 _LOGICAL: dict[str, list[float]] = {
     "sut": [98, 97, 94, 90, 88, 81],
     "transformer": [51, 52, 51, 51, 51, 48],
@@ -29,6 +29,25 @@ _ALL: dict[tuple[str, str], dict[str, float]] = {
     ("scan", "length"): {"ut": 7, "transformer": 0},
     ("pcfg", "systematicity"): {"ut": 87, "transformer": 76},
     ("pcfg", "productivity"): {"ut": 62, "transformer": 56},
+    # Csordas et al. (2022), Tables 1 to 3, and Table 6 for ACT.
+    ("ctl", "forward"): {
+        **{"ndr": 100, "lstm": 100, "bilstm": 100, "dnc": 100, "transformer": 13, "rel": 23},
+        **{"rel_gate": 99, "abs_rel_gate": 98, "geometric": 16},
+        **{"transformer_act": 12, "rel_act": 99, "geometric_act": 97},
+        **{"transformer_act_ut": 12, "rel_act_ut": 92, "geometric_act_ut": 72},
+    },
+    ("ctl", "backward"): {
+        **{"ndr": 100, "lstm": 22, "bilstm": 100, "dnc": 18, "transformer": 12, "rel": 13},
+        **{"rel_gate": 19, "abs_rel_gate": 98, "geometric": 15},
+        **{"transformer_act": 12, "rel_act": 13, "geometric_act": 45},
+        **{"transformer_act_ut": 11, "rel_act_ut": 12, "geometric_act_ut": 44},
+    },
+    ("arithmetic", ""): {
+        **{"ndr": 98, "lstm": 74, "bilstm": 82, "transformer": 47, "rel": 77, "abs_rel_gate": 80},
+    },
+    ("listops_dependency", ""): {
+        **{"ndr": 99, "lstm": 71, "bilstm": 57, "transformer": 74, "rel": 79, "abs_rel_gate": 90},
+    },
 }
 
 

@@ -32,7 +32,7 @@ _SUBJECTS: dict[str, tuple[Any, str]] = {
     "attention": (
         attention,
         "mixture attention, forward and backward, against dense attention with as many query "
-        "heads: time and peak memory",
+        "heads, and geometric against softmax attention: time and peak memory",
     ),
     "halting": (
         halting,

@@ -111,10 +111,10 @@ def test_weights_and_gradients(
             for key in range(num_keys)
             if visible[row[0], 0, key] and (function is geometric or key < query)
         ]
-        own = references.geometric({key: scores[*row, key] for key in keys}, query)
+        own = references.geometric({key: scores[(*row, key)] for key in keys}, query)
         for key, weight in zip(keys, own):
-            expected[*row, key] = weight.detach()
-            objective = objective + weight * signs[*row, key]
+            expected[(*row, key)] = weight.detach()
+            objective = objective + weight * signs[(*row, key)]
     torch.testing.assert_close(weights.detach(), expected, rtol=1e-12, atol=1e-12)
     (gradient,) = torch.autograd.grad((weights * signs).sum(), scores)
     (slow,) = torch.autograd.grad(objective, scores)

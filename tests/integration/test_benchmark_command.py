@@ -36,7 +36,9 @@ SIZES = {
 VARIANTS = {
     "experts": "experts loop grouped dense dense_without_router gemm",
     "attention": "mixture_4 mixture_no_window_4 dense_4 dense_no_window_4 torch_4 "
-    "mixture_8 mixture_no_window_8 dense_8 dense_no_window_8 torch_8",
+    "mixture_8 mixture_no_window_8 dense_8 dense_no_window_8 torch_8 "
+    "softmax_4 geometric_4 softmax_causal_4 geometric_causal_4 "
+    "softmax_8 geometric_8 softmax_causal_8 geometric_causal_8",
     "halting": "share_0 share_0.25 share_0.5",
     "train": "sut_tiny ut_cfq transformer tokens_1x tokens_2x tokens_4x steps_2x steps_4x",
     "decode": "sut_tiny threshold_0.6 transformer",
@@ -49,7 +51,8 @@ RATIOS = {
         for length in (4, 8)
         for name in words(
             "mixture_to_dense mixture_to_torch dense_to_torch window_cost dense_window_cost "
-            "memory_mixture_to_dense"
+            "memory_mixture_to_dense geometric_to_softmax memory_geometric_to_softmax "
+            "geometric_causal_to_softmax memory_geometric_causal_to_softmax"
         )
     ),
     "halting": "time_at_0.25 saved_per_skipped_0.25 time_at_0.5 saved_per_skipped_0.5",

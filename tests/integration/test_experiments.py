@@ -19,10 +19,14 @@ from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.complexity import count
 from tests.integration.commands import USER_DIR
 
+_ROUTER = "ndr transformer rel abs_rel_gate lstm bilstm"
 MODELS = {
+    "arithmetic": _ROUTER,
     "cfq": "ut ut_fixed ut_t5 sut transformer",
     "cogs": "sut ut transformer",
+    "ctl": f"{_ROUTER} rel_gate geometric transformer_act rel_act_ut geometric_act dnc",
     "listops": "sut transformer",
+    "listops_dependency": _ROUTER,
     "logical_inference": "sut transformer",
     "multi30k": "sut ut transformer",
     "pcfg": "sut ut transformer",
@@ -63,9 +67,12 @@ def test_every_model_and_size(experiment: str, data: Path) -> None:
         small = () if model.startswith("ut_") else ("--small",)
         for size in {(), small}:
             parsed = settings(experiment, data, "--model", model, *size)
-            assert ("transformer" in parsed.arch) == (model == "transformer")
+            assert ("transformer" in parsed.arch) == model.startswith("transformer")
             assert parsed.required_batch_size_multiple == 1
-            if not size and experiment not in ("wmt14", "multi30k"):
+            if experiment in ("ctl", "arithmetic", "listops_dependency"):
+                assert parsed.task == "sequence_classification"
+                assert parsed.valid_subset == "valid_deep,valid"
+            elif not size and experiment not in ("wmt14", "multi30k"):
                 assert (parsed.lr, parsed.warmup_updates) == ([7e-4], 4000)
                 assert (parsed.max_tokens, parsed.update_freq) == (16384, [4])
             if not size and model == "sut":

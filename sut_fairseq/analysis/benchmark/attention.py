@@ -1,4 +1,4 @@
-"""Mixture attention next to dense attention with as many query heads, in time and memory."""
+"""Mixture next to dense attention with as many query heads, geometric next to softmax attention."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.analysis.benchmark import geometric
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, size
@@ -228,4 +229,32 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
             peaks["mixture"] / peaks["dense"],
             "peak memory of mixture / dense attention",
         )
+        _add_geometric(report, sizes, length, conditions)
     return report
+
+
+def _add_geometric(report: Report, sizes: Sizes, length: int, conditions: Conditions) -> None:
+    """Geometric and softmax attention of `num_heads` heads, from queries to contexts."""
+    variants = geometric.steps(
+        batch=sizes.tokens // length,
+        length=length,
+        num_heads=sizes.num_heads,
+        head_dim=sizes.head_dim,
+        conditions=conditions,
+    )
+    peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
+    timings = measure(variants, conditions, description=f"geometric attention, length {length}")
+    report.add_times(timings, suffix=f"_{length}")
+    for form in ("", "_causal"):
+        ours, other = f"geometric{form}", f"softmax{form}"
+        report.variant(f"{ours}_{length}")["peak_bytes"] = peaks[ours]
+        report.variant(f"{other}_{length}")["peak_bytes"] = peaks[other]
+        meaning = f"geometric / softmax attention{form.replace('_', ', ')}"
+        report.add_ratio(
+            f"{ours}_to_softmax_{length}", timings.ratio(ours, other), f"time of {meaning}"
+        )
+        report.add_ratio(
+            f"memory_{ours}_to_softmax_{length}",
+            peaks[ours] / peaks[other],
+            f"peak memory of {meaning}",
+        )
