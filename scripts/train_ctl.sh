@@ -13,7 +13,7 @@ usage: bash scripts/train_ctl.sh --data DIR [--model NAME] [--small] [options]
 
 Train on compositional table lookup (data-prep/ctl.sh). Without --small: Table 7 of the paper. With
 --small: states of 128, larger steps of the optimiser, as many steps of the model in training as a
-source has tokens and one more, 3,000 updates of 256 sources.
+source has tokens and one more, all lengths equally often, 3,000 updates of 256 sources.
 
 HELP
     router_usage
@@ -27,7 +27,10 @@ settings+=(--clip-norm 5)
 
 if [ -n "$small" ]; then
     updates="${updates:-3000}"
-    settings+=(--lr 1e-3 --warmup-updates 200 --batch-size 256 --weight-decay 0.01 --dropout 0.1)
+    settings+=(
+        --balance-lengths --lr 1e-3 --warmup-updates 200 --batch-size 256 --weight-decay 0.01
+        --dropout 0.1
+    )
     is_model lstm bilstm dnc || settings+=(
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-layers 14
         --activation-dropout 0.1 --training-steps-beyond-length 1

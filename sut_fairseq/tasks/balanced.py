@@ -1,0 +1,60 @@
+"""A training set in which sources of all lengths are equally frequent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+from fairseq.data import BaseWrapperDataset, LanguagePairDataset
+from fairseq.data.data_utils import filter_paired_dataset_indices_by_size
+
+
+class BalancedLengths(BaseWrapperDataset):
+    """Repeats sentence pairs so that each source length has as many as the most frequent one.
+
+    Where pairs do not go evenly, those that come first are repeated once more. The order within a
+    length is random for each epoch, as in `LanguagePairDataset`.
+    """
+
+    def __init__(self, dataset: LanguagePairDataset) -> None:
+        super().__init__(dataset)
+        lengths = dataset.num_tokens_vec(numpy.arange(len(dataset)))
+        groups = [numpy.flatnonzero(lengths == length) for length in numpy.unique(lengths)]
+        most = max(map(len, groups), default=0)
+        repeated = [numpy.resize(group, most) for group in groups]
+        # By length: batches are cut from this order, and hold one length each but for the seams.
+        self._indices = numpy.concatenate(repeated) if repeated else numpy.arange(0)
+        self._num_groups = len(groups)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[self._indices[index]]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @property
+    def sizes(self) -> Any:
+        return self.dataset.sizes[self._indices]
+
+    def num_tokens(self, index: int) -> int:
+        tokens: int = self.dataset.num_tokens(self._indices[index])
+        return tokens
+
+    def num_tokens_vec(self, indices: Any) -> Any:
+        return self.dataset.num_tokens_vec(self._indices[indices])
+
+    def size(self, index: int) -> Any:
+        return self.dataset.size(self._indices[index])
+
+    def ordered_indices(self) -> Any:
+        """By length, in random order within each; fairseq has seeded numpy for the epoch."""
+        by_length = numpy.arange(len(self)).reshape(max(self._num_groups, 1), -1)
+        random = numpy.random.default_rng(numpy.random.randint(2**31))
+        return random.permuted(by_length, axis=1).ravel()
+
+    def filter_indices_by_size(self, indices: Any, max_sizes: Any) -> Any:
+        """Leave out what is too long, and say what was left out."""
+        return filter_paired_dataset_indices_by_size(*self.sizes.T, indices, max_sizes)
+
+    def prefetch(self, indices: Any) -> None:
+        self.dataset.prefetch(self._indices[indices])
