@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy
-from fairseq.data import BaseWrapperDataset, LanguagePairDataset
+from fairseq.data import FairseqDataset, LanguagePairDataset
 from fairseq.data.data_utils import filter_paired_dataset_indices_by_size
 
 
-class BalancedLengths(BaseWrapperDataset):
+class BalancedLengths(FairseqDataset):
     """Repeats sentence pairs so that each source length has as many as the most frequent one.
 
     Where pairs do not go evenly, those that come first are repeated once more. The order within a
@@ -17,7 +17,7 @@ class BalancedLengths(BaseWrapperDataset):
     """
 
     def __init__(self, dataset: LanguagePairDataset) -> None:
-        super().__init__(dataset)
+        self.dataset = dataset
         lengths = dataset.num_tokens_vec(numpy.arange(len(dataset)))
         groups = [numpy.flatnonzero(lengths == length) for length in numpy.unique(lengths)]
         most = max(map(len, groups), default=0)
@@ -31,6 +31,9 @@ class BalancedLengths(BaseWrapperDataset):
 
     def __len__(self) -> int:
         return len(self._indices)
+
+    def collater(self, samples: Any) -> Any:
+        return self.dataset.collater(samples)
 
     @property
     def sizes(self) -> Any:
@@ -55,6 +58,3 @@ class BalancedLengths(BaseWrapperDataset):
     def filter_indices_by_size(self, indices: Any, max_sizes: Any) -> Any:
         """Leave out what is too long, and say what was left out."""
         return filter_paired_dataset_indices_by_size(*self.sizes.T, indices, max_sizes)
-
-    def prefetch(self, indices: Any) -> None:
-        self.dataset.prefetch(self._indices[indices])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.data import LanguagePairDataset
+from fairseq.data.data_utils import numpy_seed
 from fairseq.optim.adam import Adam
 from torch import Tensor
 
@@ -18,8 +21,11 @@ from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from sut_fairseq.modules.errors import InputError
-from sut_fairseq.tasks.labels import LabelTaskConfig
-from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
+from sut_fairseq.tasks.balanced import BalancedLengths
+from sut_fairseq.tasks.sequence_classification import (
+    SequenceClassificationConfig,
+    SequenceClassificationTask,
+)
 from tests.comparison import randomise
 from tests.models import HALTING, MIXTURE, SMALL, dictionary
 from tests.models import task as other_task
@@ -31,7 +37,9 @@ EVERYTHING: dict[str, Any] = {**MIXTURE, **HALTING, "encoder_normalize_before": 
 
 
 def task() -> SequenceClassificationTask:
-    return SequenceClassificationTask(LabelTaskConfig(), dictionary(), dictionary(5, "v"))
+    return SequenceClassificationTask(
+        SequenceClassificationConfig(), dictionary(), dictionary(5, "v")
+    )
 
 
 def classifier(seed: int = 3, **options: Any) -> EncoderClassifier:
@@ -284,3 +292,31 @@ def test_adam_of_fairseq_decays_weights_as_adamw() -> None:
             parameter.grad = (parameter.detach() + step).sin()
             optimizer.step()
     torch.testing.assert_close(parameters[0], parameters[1], rtol=1e-12, atol=1e-12)
+
+
+def test_balanced_lengths() -> None:
+    """Each length is as frequent as the most frequent one, nothing is lost, batches are mixed."""
+    lengths = [2] * 3 + [3] * 7 + [4] * 20
+    words = dictionary()
+    sources = [torch.full((length,), 5) for length in lengths]
+    labels = [torch.tensor([4, 2]) for _ in lengths]
+    pairs = LanguagePairDataset(
+        *(sources, numpy.array(lengths), words), *(labels, numpy.full(30, 2), words)
+    )
+    balanced = BalancedLengths(pairs)
+    assert len(balanced) == 60
+    seen = Counter(int(balanced[index]["id"]) for index in range(60))
+    assert set(seen) == set(range(30))
+    assert [seen[index] for index in (0, 2, 3, 8, 9, 10)] == [7, 6, 3, 3, 2, 1]
+    with numpy_seed(1):
+        first, second = balanced.ordered_indices(), balanced.ordered_indices()
+    with numpy_seed(1):
+        assert (balanced.ordered_indices() == first).all()
+    assert sorted(first) == sorted(second) == list(range(60))
+    assert (first != second).any()
+    batches = balanced.batch_by_size(first, max_sentences=20)
+    assert [set(balanced.num_tokens_vec(batch)) for batch in batches] == [{2}, {3}, {4}]
+    kept, left_out = balanced.filter_indices_by_size(first, (3, 10))
+    assert len(kept) == 40 and len(left_out) == 20
+    sample = balanced.collater([balanced[int(index)] for index in batches[0]])
+    assert sample["net_input"]["src_tokens"].shape == (20, 2)
