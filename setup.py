@@ -42,6 +42,7 @@ setup(
             "sut-evaluate = sut_fairseq.cli.evaluate:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
             "sut-macs = sut_fairseq.cli.macs:main",
+            "sut-report = sut_fairseq.cli.report:main",
             "sut-translate = sut_fairseq.cli.translate:main",
             "sut-user-dir = sut_fairseq.cli.user_dir:main",
         ]
