@@ -11,6 +11,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models.architectures import DATA_ROUTER
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests.comparison import randomise
 
@@ -28,6 +29,17 @@ SMALL = dict(
     max_target_positions=40,
 )
 HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
+NDR = {
+    "ndr": DATA_ROUTER,
+    "mixtures of ndr": {**DATA_ROUTER, "attention_experts": 4, "attention_top_k": 2},
+    "abs/rel gate": {
+        **DATA_ROUTER,
+        "attention_distribution": "softmax",
+        "attention_positions": "absolute-relative",
+        "copy_gate_update": "tanh",
+    },
+    "rel": dict(attention_positions="transformer-xl", no_token_positional_embeddings=True),
+}
 MIXTURE = dict(attention_experts=4, attention_top_k=2, ffn_experts=3, ffn_top_k=2)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.halting import StickBreakingHalting
-from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model
+from tests.models import HALTING, MIXTURE, NDR, batch, lower_threshold, padding, small_model
 
 THRESHOLDS = (0.999, 0.5, 0.1)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -79,6 +79,17 @@ def test_one_token_at_a_time(kind: dict[str, Any], positions: dict[str, Any]) ->
         skipped.append(1 - float(halting.steps_run / halting.steps_possible))
     assert skipped == sorted(skipped) and skipped[0] < skipped[-1], "thresholds that matter"
     assert 0 < skipped[-1] < 0.75, "neither nothing skipped nor all but the first step"
+
+
+@pytest.mark.parametrize("halting", [{}, HALTING, ACT["act"]], ids=["none", "stick", "act"])
+@pytest.mark.parametrize("kind", NDR.values(), ids=NDR)
+def test_data_router(kind: dict[str, Any], halting: dict[str, Any]) -> None:
+    model = small_model(**kind, **halting)
+    for alpha_threshold in THRESHOLDS if halting is HALTING else (None,):
+        if alpha_threshold is not None:
+            lower_threshold(model, alpha_threshold)
+        for chunks in ((), (3, 1, 3)):
+            assert_incremental_equals_full(model, batch(), 1e-10, chunks)
 
 
 @pytest.mark.parametrize("positions", ["window", "buckets"])

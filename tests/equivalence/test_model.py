@@ -17,6 +17,7 @@ from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests.models import (
     HALTING,
     MIXTURE,
+    NDR,
     SMALL,
     batch,
     lower_threshold,
@@ -25,7 +26,7 @@ from tests.models import (
     task,
 )
 
-KINDS = {"dense": {}, "mixture": MIXTURE}
+KINDS = {"dense": {}, "mixture": MIXTURE, **NDR}
 
 
 @pytest.mark.parametrize("alpha_threshold", [0.999, 0.5, 0.1])
