@@ -6,7 +6,7 @@
 
 # paper_settings: the optimisation of Table 7 for formal languages (4 batches for each update, on
 # however many GPUs), the dense model of the paper's CFQ runs, the experts of its logical inference model in as many steps, or
-# the baseline of its Appendix B.3, fairseq's Transformer for IWSLT.
+# the baseline of its Appendix B.3, fairseq's Transformer for IWSLT; or a Neural Data Router.
 paper_settings() {
     settings=(
         --label-smoothing 0.1 --optimizer adam --adam-betas '(0.9, 0.98)' --adam-eps 1e-9
@@ -17,6 +17,7 @@ paper_settings() {
     case "$model" in
         sut) settings+=(--arch sut_logical_inference --encoder-layers 8 --decoder-layers 8) ;;
         ut) settings+=(--arch ut_cfq) ;;
+        ndr) settings+=(--arch ndr_seq2seq) ;;
         transformer) settings+=(--arch transformer_iwslt_de_en) ;;
     esac
 }
@@ -33,6 +34,7 @@ small_settings() {
     case "$model" in
         # Lengths unseen in training need positions that are relative only.
         sut | ut) settings+=(--arch "${model}_tiny" --no-token-positional-embeddings) ;;
+        ndr) settings+=(--arch ndr_seq2seq_tiny) ;;
         transformer)
             settings+=(
                 --arch transformer --encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128

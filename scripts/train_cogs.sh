@@ -13,13 +13,13 @@ usage: bash scripts/train_cogs.sh --data DIR [--model NAME] [--small] [options]
 Train on COGS (data-prep/cogs.sh). Without --small: the dense model of the paper's CFQ runs (`ut`),
 the experts of its logical inference model (`sut`), or fairseq's Transformer for IWSLT, with the
 paper's settings. With --small: `ut_tiny`, `sut_tiny`, or a Transformer of two layers, states of 128,
-6,000 updates.
+6,000 updates. `ndr` is the Neural Data Router, in encoder and decoder.
 
 HELP
 }
 
 experiment=cogs
-models="sut ut transformer"
+models="sut ut ndr transformer"
 read_training_options "$@"
 
 if [ -n "$small" ]; then

@@ -13,13 +13,14 @@ usage: bash scripts/train_scan.sh --data DIR [--model NAME] [--small] [options]
 
 Train on a split of SCAN (data-prep/scan.sh). Without --small: the dense model of the paper's CFQ
 runs (`ut`), the experts of its logical inference model (`sut`), or fairseq's Transformer for IWSLT.
-With --small: `ut_tiny`, `sut_tiny`, or a Transformer of two layers, states of 128, 2,500 updates.
+With --small: `ut_tiny`, `sut_tiny`, or a Transformer of two layers, states of 128, 2,500 updates. `ndr` is the
+Neural Data Router, in encoder and decoder.
 
 HELP
 }
 
 experiment=scan
-models="sut ut transformer"
+models="sut ut ndr transformer"
 read_training_options "$@"
 
 if [ -n "$small" ]; then

@@ -23,14 +23,14 @@ _ROUTER = "ndr transformer rel abs_rel_gate lstm bilstm"
 MODELS = {
     "arithmetic": _ROUTER,
     "cfq": "ut ut_fixed ut_t5 sut transformer",
-    "cogs": "sut ut transformer",
+    "cogs": "sut ut ndr transformer",
     "ctl": f"{_ROUTER} rel_gate geometric transformer_act rel_act_ut geometric_act dnc",
     "listops": "sut transformer",
     "listops_dependency": _ROUTER,
     "logical_inference": "sut transformer",
     "multi30k": "sut ut transformer",
     "pcfg": "sut ut transformer",
-    "scan": "sut ut transformer",
+    "scan": "sut ut ndr transformer",
     "wmt14": "sut_base sut_big ut_base ut_big transformer",
 }
 SCRIPTS = sorted(path.name for path in (USER_DIR.parent / "scripts").glob("*_*.sh"))
