@@ -39,6 +39,8 @@ _KINDS = {
     "router": "routers",
     "halting": "halting",
     "norm": "normalisation",
+    "copy_gate": "copy gates",
+    "positions": "position scores",
     "output_projection": "output projection",
     "attention": "attention projections",
     "attn": "attention projections",
@@ -189,6 +191,10 @@ class _Counter(nn.Module):
             macs = module.__flops__ - before
             name = self.names[module]
             self._book(name, macs)
+            for parent in self._parents(name):
+                # ptflops does not look inside of a module that has a hook.
+                if isinstance(parent, AttentionCore):
+                    parent.__flops__ += macs
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
                 stack: Any = self.model.get_submodule(name.split(".block.")[0])
                 repeated = (stack.num_steps - 1) * macs

@@ -37,7 +37,8 @@ def build(
         command: the console command whose --help an error message points to.
 
     Returns:
-        the model in training mode, and an object with `source_dictionary` and `target_dictionary`.
+        the model in training mode, and an object with `source_dictionary`, `target_dictionary` and,
+        for a classifier, `num_labels`: all words but the special symbols.
 
     Raises:
         InputError: if there is no such architecture or flag, or if a value is not allowed.
@@ -66,7 +67,11 @@ def build(
     parser = options.get_training_parser()
     parser.error = refuse  # its own prints 200 lines of usage
     parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arch, *flags])
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    task = SimpleNamespace(
+        source_dictionary=dictionary,
+        target_dictionary=dictionary,
+        num_labels=len(dictionary) - dictionary.nspecial,
+    )
     dataclass = models.MODEL_DATACLASS_REGISTRY.get(models.ARCH_MODEL_NAME_REGISTRY[arch])
     config = parsed if dataclass is None else dataclass.from_namespace(parsed)
     model = models.ARCH_MODEL_REGISTRY[arch].build_model(config, task)

@@ -149,6 +149,35 @@ def test_presets_meet_the_formula(arch: str, sizes: Sizes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arch", "d", "hidden", "steps", "positions", "offsets"),
+    [
+        # Direction: two numbers of each state. Relative ones: offsets -9 to 9, projected, and the
+        # gate of absolute ones, and the places 0 to 9 as well.
+        ("ndr_ctl", 256, 512, 14, lambda d: 10 * (2 * d + 2), 0),
+        ("ndr_ctl_rel_gate", 256, 512, 14, lambda d: 19 * d * d, 19),
+        ("ndr_ctl_abs_rel_gate", 256, 512, 14, lambda d: 29 * d * d + 10 * (d + 1), 29),
+    ],
+)
+def test_data_routers_meet_the_formula(
+    arch: str,
+    d: int,
+    hidden: int,
+    steps: int,
+    positions: Callable[[int], int],
+    offsets: int,
+) -> None:
+    found = macs(arch, 10, 1, 20)
+    feed_forward = 2 * d * hidden + hidden + d
+    norms = 2 * d if arch == "ndr_ctl" else d  # tanh bounds the updates of the others
+    per_token = 4 * d * d + feed_forward + (2 * d * d + 2 * d) + norms
+    labels = 20 - 4
+    expected = steps * (10 * per_token + positions(d)) + d * labels + labels
+    assert found["macs"] == expected
+    assert found["macs_full"] == expected + steps * 10 * d * (2 * 10 + offsets)
+    assert found["by_kind"]["copy gates"] == steps * 10 * (2 * d * d + 2 * d)
+
+
+@pytest.mark.parametrize(
     ("arch", "printed_macs", "printed_parameters"),
     [
         ("sut_base", 787, 66),
