@@ -92,9 +92,11 @@ class EncoderClassifier(Classifier):
         stack = build_stack(cfg, "encoder")
         # fairseq ignores a misspelt key in --model-overrides: show what took effect.
         logger.info(
-            "steps: encoder %d; halting: encoder %s; alpha_threshold: %s; readout: %s column",
+            "steps: encoder %d; halting: encoder %s; halting_epsilon: %s; alpha_threshold: %s; "
+            "readout: %s column",
             cfg.encoder_layers,
             cfg.encoder_halting,
+            cfg.halting_epsilon,
             cfg.alpha_threshold,
             cfg.readout,
         )

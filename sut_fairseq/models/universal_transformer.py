@@ -226,11 +226,13 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
         )
         # fairseq ignores a misspelt key in --model-overrides: show what took effect.
         logger.info(
-            "steps: encoder %d, decoder %d; halting: encoder %s, decoder %s; alpha_threshold: %s",
+            "steps: encoder %d, decoder %d; halting: encoder %s, decoder %s; halting_epsilon: %s; "
+            "alpha_threshold: %s",
             cfg.encoder_layers,
             cfg.decoder_layers,
             cfg.encoder_halting,
             cfg.decoder_halting,
+            cfg.halting_epsilon,
             cfg.alpha_threshold,
         )
         return cls(encoder, decoder)

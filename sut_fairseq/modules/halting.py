@@ -91,16 +91,13 @@ class StickBreakingState(NamedTuple):
     Attributes:
         log_remaining: log of 1 - sum_{l' < l} a_l', the probability of not having halted before
             step l, `(num_tokens,)`, float32 or better.
+        remaining: that probability itself, `(num_tokens,)`.
         accumulated: sum_{l' < l} a_l' h_l', `(num_tokens, embed_dim)`.
     """
 
     log_remaining: Tensor
+    remaining: Tensor
     accumulated: Tensor
-
-    @property
-    def remaining(self) -> Tensor:
-        """Probability of reaching the coming step, `(num_tokens,)`."""
-        return self.log_remaining.exp()
 
     @property
     def remainder(self) -> Tensor:
@@ -140,18 +137,18 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         nn.init.zeros_(self.output.weight)
 
     def start(self, hidden: Tensor) -> StickBreakingState:
-        return StickBreakingState(
-            log_remaining=hidden.new_zeros(hidden.shape[0], dtype=mass_dtype(hidden)),
-            accumulated=torch.zeros_like(hidden),
-        )
+        log_remaining = hidden.new_zeros(hidden.shape[0], dtype=mass_dtype(hidden))
+        return StickBreakingState(log_remaining, log_remaining.exp(), torch.zeros_like(hidden))
 
     def advance(self, hidden: Tensor, state: StickBreakingState) -> StickBreakingState:
         """Predict whether tokens halt after the step that gave `hidden` (SUT Eq. 2)."""
         scores = self.output(self.dropout(F.gelu(self.input(hidden))))
         log_halt, log_continue = scores.to(state.log_remaining.dtype).log_softmax(-1).unbind(-1)
         halt_probability = (log_halt + state.log_remaining).exp().to(hidden.dtype)
+        log_remaining = state.log_remaining + log_continue
         return StickBreakingState(
-            log_remaining=state.log_remaining + log_continue,
+            log_remaining=log_remaining,
+            remaining=log_remaining.exp(),
             accumulated=state.accumulated + halt_probability.unsqueeze(-1) * hidden,
         )
 
