@@ -31,10 +31,14 @@ if [ -n "$small" ]; then
         --balance-lengths --lr 1e-3 --warmup-updates 200 --batch-size 256 --weight-decay 0.01
         --dropout 0.1
     )
-    is_model lstm bilstm dnc || settings+=(
-        --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-layers 14
-        --activation-dropout 0.1 --training-steps-beyond-length 1
-    )
+    if is_model lstm bilstm dnc; then
+        settings+=(--lr 3e-3)
+    else
+        settings+=(
+            --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-layers 14
+            --activation-dropout 0.1 --training-steps-beyond-length 1
+        )
+    fi
 elif is_model lstm bilstm dnc; then
     updates="${updates:-20000}"
     settings+=(--lr 1e-3 --batch-size 256 --weight-decay 0)

@@ -73,10 +73,4 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
                     scores.argmax(dim=1) == target, sample.get("group"), len(self.task.groups)
                 ),
             }
-        for name, term in self.auxiliary_terms(extra).items():
-            # Added at weight 0 too, as in the base class.
-            loss = loss + size * self.weights[name] * term
-            log[f"{name}_loss"] = size * term.detach()
-        log |= metrics.halting_sums(extra.get("halting", {}))
-        log |= metrics.routing_sums(extra.get("routing", {}))
-        return loss, size, {**log, "loss": loss.data}
+        return self.add_auxiliary_terms(loss, extra, size, log), size, log

@@ -111,14 +111,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "sample_size": sample_size,
         }
         extra = net_output[1] if isinstance(net_output[1], Mapping) else {}
-        for name, term in self.auxiliary_terms(extra).items():
-            # Added at weight 0 too: every parameter then has a gradient in every training step,
-            # which data-parallel training relies on.
-            loss = loss + sample_size * self.weights[name] * term
-            logging_output[f"{name}_loss"] = sample_size * term.detach()
-        logging_output["loss"] = loss.data
-        logging_output |= metrics.halting_sums(extra.get("halting", {}))
-        logging_output |= metrics.routing_sums(extra.get("routing", {}))
+        loss = self.add_auxiliary_terms(loss, extra, sample_size, logging_output)
         if not self.training:
             logging_output |= metrics.exact_match_sums(
                 net_output[0], sample["target"], self.task.target_dictionary
@@ -127,6 +120,27 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             correct, total = self.compute_accuracy(model, net_output, sample)
             logging_output |= {"n_correct": correct.item(), "total": total.item()}
         return loss, sample_size, logging_output
+
+    def add_auxiliary_terms(
+        self, loss: Tensor, extra: Mapping[str, Any], sample_size: int, log: dict[str, Any]
+    ) -> Tensor:
+        """The objective: a loss that is a sum, plus `sample_size` times the weighted terms.
+
+        Args:
+            loss: scalar.
+            extra: a model's extra output, with "routing" and "halting" statistics or without.
+            sample_size: denominator of the loss.
+            log: gets the objective, each term by itself, and the statistics' sums.
+        """
+        for name, term in self.auxiliary_terms(extra).items():
+            # Added at weight 0 too: every parameter then has a gradient in every training step,
+            # which data-parallel training relies on.
+            loss = loss + sample_size * self.weights[name] * term
+            log[f"{name}_loss"] = sample_size * term.detach()
+        log["loss"] = loss.data
+        log |= metrics.halting_sums(extra.get("halting", {}))
+        log |= metrics.routing_sums(extra.get("routing", {}))
+        return loss
 
     @staticmethod
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -76,9 +76,11 @@ _ENCODERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _recurrent(size: int, num_layers: int, dropout: float, **others: Any) -> dict[str, Any]:
+def _recurrent(
+    size: int, num_layers: int, dropout: float, *, embed_dim: int | None = None, **others: Any
+) -> dict[str, Any]:
     return dict(
-        encoder_embed_dim=size,
+        encoder_embed_dim=embed_dim or size,
         encoder_hidden_size=size,
         encoder_layers=num_layers,
         dropout=dropout,
@@ -86,15 +88,16 @@ def _recurrent(size: int, num_layers: int, dropout: float, **others: Any) -> dic
     )
 
 
-# The tables give the state of both directions together.
+# Of bidirectional ones the tables give the state of both directions together.
+_BOTH = dict(encoder_bidirectional=True)
 _RECURRENT: dict[str, dict[str, Any]] = {
     "ndr_ctl_lstm": _recurrent(200, 1, 0.5),
-    "ndr_ctl_bilstm": _recurrent(200, 1, 0.5, encoder_bidirectional=True),
+    "ndr_ctl_bilstm": _recurrent(200, 1, 0.5, embed_dim=400, **_BOTH),
     "ndr_ctl_dnc": _recurrent(200, 1, 0.5, recurrent_kind="dnc"),
     "ndr_arithmetic_lstm": _recurrent(200, 2, 0.5),
-    "ndr_arithmetic_bilstm": _recurrent(200, 2, 0.5, encoder_bidirectional=True),
+    "ndr_arithmetic_bilstm": _recurrent(200, 2, 0.5, embed_dim=400, **_BOTH),
     "ndr_listops_lstm": _recurrent(512, 4, 0.1),
-    "ndr_listops_bilstm": _recurrent(512, 4, 0.1, encoder_bidirectional=True),
+    "ndr_listops_bilstm": _recurrent(512, 4, 0.1, embed_dim=1024, **_BOTH),
 }
 
 

@@ -15,13 +15,8 @@ from torch import Tensor, nn
 from sut_fairseq.models._assembly import build_stack
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models.universal_transformer import (
-    UniversalTransformerEncoder,
-    _check_precision,
-    _Embedding,
-    _statistics,
-    _token_embedding,
-)
+from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
+from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
 from sut_fairseq.modules.errors import check, check_choice
 
 # fairseq knows `Optional[int]` but not `int | None`.
@@ -83,8 +78,8 @@ class EncoderClassifier(Classifier):
         """
         cfg = EncoderClassifierConfig.complete(cfg)
         size = num_labels(task)
-        embedding = _Embedding(
-            _token_embedding(task.source_dictionary, cfg.encoder_embed_dim),
+        embedding = Embedding(
+            token_embedding(task.source_dictionary, cfg.encoder_embed_dim),
             max_positions=cfg.max_source_positions,
             absolute_positions=not cfg.no_token_positional_embeddings,
             dropout=cfg.dropout,
@@ -126,7 +121,7 @@ class EncoderClassifier(Classifier):
             scores `(batch, num_labels)` and the statistics.
         """
         encoder = self.encoder
-        _check_precision(encoder.embedding.tokens.weight)
+        check_precision(encoder.embedding.tokens.weight)
         real = src_tokens.ne(encoder.dictionary.pad())
         output = encoder.stack(
             encoder.embedding(src_tokens), ~real, num_steps=self._num_steps(real)
@@ -134,7 +129,7 @@ class EncoderClassifier(Classifier):
         # argmax finds the first of the greatest values.
         ends = (real if self.readout == "first" else real.cumsum(dim=1)).int().argmax(dim=1)
         column = output.states[torch.arange(len(ends), device=ends.device), ends]
-        return self.output_projection(column), _statistics("encoder", output)
+        return self.output_projection(column), statistics_of("encoder", output)
 
     def _num_steps(self, real: Tensor) -> Optional[int]:
         """How many steps a batch gets if not as many as ever; `real` is False at padding."""

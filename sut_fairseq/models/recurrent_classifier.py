@@ -12,7 +12,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
 from sut_fairseq.models._classifier import Classifier, num_labels
-from sut_fairseq.models.universal_transformer import _check_precision
+from sut_fairseq.models._embedding import check_precision
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import InputError, check, check_choice
 from sut_fairseq.modules.recurrent.dnc import DNC
@@ -135,7 +135,7 @@ class RecurrentClassifier(Classifier):
         Raises:
             ValueError: if there is nothing to read in a sentence.
         """
-        _check_precision(self.embedding.weight)
+        check_precision(self.embedding.weight)
         tokens, lengths = self._read_tokens(src_tokens)
         states = self.reader(self.dropout(self.embedding(tokens)), lengths)
         return self.output_projection(self.dropout(states)), {}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import math
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.models import (
     FairseqEncoder,
@@ -19,47 +17,19 @@ from torch import Tensor, nn
 
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
 from sut_fairseq.modules.attention.cache import DecodingCache
-from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.errors import InputError
-from sut_fairseq.modules.positions import SinusoidalPositions
 from sut_fairseq.modules.stack import Stack, StackOutput
 
 logger = logging.getLogger(__name__)
-
-
-class _Embedding(nn.Module):
-    """Token embeddings times sqrt(embed_dim), plus sinusoidal positions unless left out."""
-
-    def __init__(
-        self, tokens: nn.Embedding, *, max_positions: int, absolute_positions: bool, dropout: float
-    ) -> None:
-        super().__init__()
-        self.tokens = tokens
-        assert tokens.padding_idx is not None
-        self.padding_idx: int = tokens.padding_idx
-        self.scale = math.sqrt(tokens.embedding_dim)
-        self.positions = (
-            SinusoidalPositions(tokens.embedding_dim, max_positions, first=self.padding_idx + 1)
-            if absolute_positions
-            else None
-        )
-        self.dropout = Dropout(dropout)
-
-    def forward(self, tokens: Tensor, offset: int = 0) -> Tensor:
-        """Embed columns `offset` and after of `(batch, length)`: -> `(batch, rest, embed_dim)`."""
-        states = self.scale * self.tokens(tokens[:, offset:])
-        if self.positions is not None:
-            positions = self.positions(tokens.eq(self.padding_idx), offset)
-            states = states + positions.to(states.dtype)
-        return self.dropout(states)
 
 
 class UniversalTransformerEncoder(FairseqEncoder):
     """Embedding and stack; see `UniversalTransformerModel` for the statistics it returns."""
 
     def __init__(
-        self, dictionary: Dictionary, embedding: _Embedding, stack: Stack, max_positions: int
+        self, dictionary: Dictionary, embedding: Embedding, stack: Stack, max_positions: int
     ) -> None:
         super().__init__(dictionary)
         self.embedding = embedding
@@ -78,13 +48,13 @@ class UniversalTransformerEncoder(FairseqEncoder):
             `[(batch, src_len)]`, True = padding, and the `routing` and `halting` statistics;
             after `reorder_encoder_out` also `rows`.
         """
-        _check_precision(self.embedding.tokens.weight)
+        check_precision(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
         output = self.stack(self.embedding(src_tokens), padding_mask)
         return {
             "encoder_out": [output.states.transpose(0, 1)],
             "encoder_padding_mask": [padding_mask],
-            **_statistics("encoder", output),
+            **statistics_of("encoder", output),
         }
 
     def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
@@ -107,7 +77,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
     def __init__(
         self,
         dictionary: Dictionary,
-        embedding: _Embedding,
+        embedding: Embedding,
         stack: Stack,
         output_projection: nn.Linear,
         max_positions: int,
@@ -155,7 +125,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         states = self.embedding(prev_output_tokens, offset)
         padding_mask = prev_output_tokens[:, offset:].eq(self.dictionary.pad())
         output = self.stack(states, padding_mask, memory, cache)
-        statistics = _statistics("decoder", output)
+        statistics = statistics_of("decoder", output)
         return self.output_layer(output.states), {
             "attn": [None],
             **{kind: {**encoder_out.get(kind, {}), **own} for kind, own in statistics.items()},
@@ -203,8 +173,8 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
         source, target = task.source_dictionary, task.target_dictionary
         source_tokens, target_tokens, projection = _build_embeddings(cfg, source, target)
 
-        def embedding(tokens: nn.Embedding, max_positions: int) -> _Embedding:
-            return _Embedding(
+        def embedding(tokens: nn.Embedding, max_positions: int) -> Embedding:
+            return Embedding(
                 tokens,
                 max_positions=max_positions,
                 absolute_positions=not cfg.no_token_positional_embeddings,
@@ -243,7 +213,7 @@ def _build_embeddings(
 ) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
     """Source embedding, target embedding and output projection, tied as the options say."""
     target_dim = decoder_embed_dim(cfg)
-    source_tokens = _token_embedding(source, cfg.encoder_embed_dim)
+    source_tokens = token_embedding(source, cfg.encoder_embed_dim)
     share_all = cfg.share_all_embeddings and not cfg.separate_embeddings
     if share_all:
         if source != target:
@@ -259,7 +229,7 @@ def _build_embeddings(
             )
         target_tokens = source_tokens
     else:
-        target_tokens = _token_embedding(target, target_dim)
+        target_tokens = token_embedding(target, target_dim)
     projection = nn.Linear(target_dim, len(target), bias=False)
     share_target = cfg.share_decoder_input_output_embed and not cfg.separate_embeddings
     if share_all or share_target:
@@ -269,25 +239,9 @@ def _build_embeddings(
     return source_tokens, target_tokens, projection
 
 
-def _token_embedding(dictionary: Dictionary, embed_dim: int) -> nn.Embedding:
-    embedding = nn.Embedding(len(dictionary), embed_dim, padding_idx=dictionary.pad())
-    nn.init.normal_(embedding.weight, std=embed_dim**-0.5)
-    with torch.no_grad():
-        embedding.weight[dictionary.pad()].zero_()
-    return embedding
-
-
-def _statistics(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:
+def statistics_of(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:
+    """A model's extra output: "routing" and "halting" statistics of its "encoder" or "decoder"."""
     return {
         "routing": {f"{side}.{name}": sums for name, sums in output.routing.items()},
         "halting": {} if output.halting is None else {side: output.halting},
     }
-
-
-def _check_precision(parameter: Tensor) -> None:
-    """fairseq's --fp16 and --bf16 convert the parameters, which the CPU does not fully support."""
-    if parameter.device.type == "cpu" and parameter.dtype in (torch.float16, torch.bfloat16):
-        raise InputError(
-            f"the model is on the CPU with {parameter.dtype} parameters, but --fp16 and --bf16 "
-            "need a GPU: drop the flag, and it runs in float32."
-        )
