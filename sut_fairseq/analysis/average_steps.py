@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from fairseq import tasks
 
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.analysis.evaluation import by_reference, groups_of
-from sut_fairseq.analysis.traces import recording
+from sut_fairseq.analysis.traces import depth_loops, recording
 from sut_fairseq.modules.errors import InputError
 
 LENGTH = "length"  # of the source as the model reads it: begin and end tokens count
@@ -29,7 +28,8 @@ def halting_stacks(model: Any) -> dict[str, int]:
     Raises:
         InputError: if there is none.
     """
-    found = {n: stack.num_steps for n, stack in stacks(model).items() if stack.halting is not None}
+    loops = depth_loops(model)
+    found = {name: loop.num_steps for name, loop in loops.items() if loop.halting is not None}
     if not found:
         raise InputError(
             "all tokens of this model take all its steps, because it does not halt: --steps-by "

@@ -29,6 +29,7 @@ class StackTrace:
         attention: by "self_attention" and, in a decoder, "cross_attention": the weights,
             `(run, batch, num_heads, length, num_keys)`, before dropout; those of a mixture are
             averaged over the chosen experts by the weights that the router gave them.
+        top_k: by the same names the number of experts averaged; 1 if there is no mixture.
         gates: of a data-router block, in (0, 1), `(run, batch, length, embed_dim)`; else None.
         halted: probability of having halted before the step, `(run, batch, length)`, NaN at
             padding only; None without halting.
@@ -37,6 +38,7 @@ class StackTrace:
     num_steps: int
     computed: Tensor
     attention: dict[str, Tensor]
+    top_k: dict[str, int]
     gates: Tensor | None
     halted: Tensor | None
 
@@ -82,6 +84,21 @@ def trace(model: nn.Module, sample: dict[str, Any]) -> Trace:
     return Trace(output.cpu(), {name: one.result() for name, one in recorders.items()})
 
 
+def depth_loops(model: nn.Module) -> dict[str, Stack]:
+    """The depth loops of a model, by "encoder" and "decoder".
+
+    Raises:
+        InputError: if there is none.
+    """
+    found = stacks(model)
+    if not found:
+        raise InputError(
+            f"there are no steps to look at in a {type(model).__name__}: give an encoder_classifier"
+            " or a universal_transformer."
+        )
+    return found
+
+
 @contextmanager
 def recording(model: nn.Module, *, maps: bool = True) -> Iterator[dict[str, _Recorder]]:
     """Records the one batch that a model runs meanwhile, in evaluation mode, without gradients.
@@ -94,12 +111,7 @@ def recording(model: nn.Module, *, maps: bool = True) -> Iterator[dict[str, _Rec
     Raises:
         InputError: if the model has no depth loop.
     """
-    loops = stacks(model)
-    if not loops:
-        raise InputError(
-            f"there are no steps to look at in a {type(model).__name__}: give an encoder_classifier"
-            " or a universal_transformer."
-        )
+    loops = depth_loops(model)
     with ExitStack() as undo, torch.no_grad():
         for module in model.modules():
             undo.callback(setattr, module, "training", module.training)
@@ -149,6 +161,10 @@ class _Recorder:
             num_steps=self._stack.num_steps,
             computed=steps["computed"],
             attention={name: steps[name] for name in self._attention},
+            top_k={
+                name: attention.router.top_k if hasattr(attention, "router") else 1
+                for name, attention in self._attention.items()
+            },
             gates=steps.get("gates"),
             halted=steps.get("halted"),
         )

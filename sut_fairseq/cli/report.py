@@ -6,7 +6,7 @@ import argparse
 import csv
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from functools import partial
@@ -21,8 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sut_fairseq.analysis import average_steps, evaluation, trace_plots, trained
-from sut_fairseq.analysis.depth import stacks
-from sut_fairseq.analysis.traces import StackTrace, trace
+from sut_fairseq.analysis.traces import depth_loops, trace
 from sut_fairseq.cli._command import load_checkpoint, run_command, whole_number
 from sut_fairseq.cli._evaluation_output import _whole
 from sut_fairseq.cli.evaluate import _check_overrides, _overrides
@@ -122,6 +121,10 @@ def _main(argv: Sequence[str] | None) -> None:
     model, task = trained.load(arguments.path, overrides)
     model.eval()
     if arguments.steps_by:
+        if arguments.target is not None or arguments.head or arguments.maximum:
+            raise InputError(
+                "--steps-by draws no sentence: leave --target, --head and --maximum out."
+            )
         _report_steps(arguments, model, task)
     else:
         _report_sentence(arguments, model, task)
@@ -162,38 +165,38 @@ def _write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def _report_sentence(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
     """Write pictures of all steps for one sentence."""
-    _check_heads(model, arguments.head)
+    loops = depth_loops(model)
+    for name, loop in loops.items():
+        _check_head(arguments.head, name, loop.block)
     sample = _sample(arguments, task)
     source = sample["net_input"]["src_tokens"]
-    check_length("source", source.shape[1], model.max_positions()[0])
+    _check_length("source", source.shape[1], model.max_positions()[0])
     words = {"encoder": _words(source[0], task.source_dictionary)}
     print("source:", " ".join(words["encoder"]))
     answer = _answer(arguments, model, task, sample)
     print("answer:", task.target_dictionary.string(answer))
-    if "decoder" in stacks(model):
+    if "decoder" in loops:
         # What is shown of a classification is the one step that the label is read from.
         read = answer[:0] if isinstance(task, LabelTask) else answer[:-1]
         previous = torch.cat([read.new_tensor([task.target_dictionary.eos()]), read])
-        check_length("target", len(previous), model.max_positions()[1])
+        _check_length("target", len(previous), model.max_positions()[1])
         sample["net_input"]["prev_output_tokens"] = previous.unsqueeze(0)
         words["decoder"] = _words(previous, task.target_dictionary)
     figures: dict[str, trace_plots.Figure] = {}
     for name, steps in trace(model, sample).stacks.items():
-        figures.update(_figures(name, steps, words, arguments.head, stacks(model)[name].block))
+        figures.update(trace_plots.stack_figures(name, steps, words, arguments.head))
     _write(arguments, figures)
 
 
-def check_length(side: str, length: int, most: int) -> None:
+def _check_length(side: str, length: int, most: int) -> None:
     """Refuse a sentence that is longer than the model takes."""
     check(length <= most, f"{side} sentence", f"at most {most} tokens long", length)
 
 
-def _check_heads(model: Any, head: int | None) -> None:
-    for name, stack in stacks(model).items():
-        block: Any = stack.block
-        most = block.self_attention.num_heads
-        if head is not None:
-            check(head <= most, "--head", f"between 1 and the {most} heads of the {name}", head)
+def _check_head(head: int | None, name: str, block: Any) -> None:
+    most = block.self_attention.num_heads
+    if head is not None:
+        check(head <= most, "--head", f"between 1 and {most}, the heads of the {name}", head)
 
 
 def _load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None) -> range:
@@ -254,62 +257,6 @@ def _answer(
     search = task.build_generator([model], Namespace(**{**asdict(GenerationConfig()), **options}))
     answer: Tensor = task.inference_step(search, [model], sample)[0][0]["tokens"]
     return answer
-
-
-def _figures(
-    name: str, steps: StackTrace, words: Mapping[str, list[str]], head: int | None, block: Any
-) -> Iterator[tuple[str, trace_plots.Figure]]:
-    """The pictures of a depth loop by the names of their files."""
-    own = words[name]
-    gone = "grey: halted, no longer computed" if not steps.computed.all() else ""
-    for kind, maps in steps.attention.items():
-        num_heads = maps.shape[2]
-        chosen, shown = f"head_{head}", f"head {head} of {num_heads}"
-        if head is None:
-            chosen, shown = "maximum", f"maximum of {num_heads} heads"
-        if num_heads == 1:
-            chosen, shown = "head_1", "the only head"
-        routed = getattr(getattr(block, kind), "router", None)
-        mixture = "" if routed is None else f"mean of the {routed.top_k} chosen experts"
-        yield (
-            f"{name}_{kind}_{chosen}",
-            trace_plots.attention_figure(
-                # A row of NaN has NaN as its greatest value.
-                maps[:, 0].amax(dim=1) if head is None else maps[:, 0, head - 1],
-                own,
-                words["encoder"] if kind == "cross_attention" else own,
-                title=f"{name} {kind.replace('_', '-')}, {shown}",
-                note="; ".join(filter(None, [mixture, gone])),
-            ),
-        )
-    if steps.gates is not None:
-        openness = steps.gates[:, 0].mean(dim=-1)
-        yield (
-            f"{name}_gates",
-            trace_plots.steps_figure(
-                openness,
-                own,
-                title=f"{name} copy gates",
-                measure="mean openness over channels",
-                most=float(openness[steps.computed[:, 0]].max()),
-                note=gone,
-            ),
-        )
-    if steps.halted is not None:
-        halted = torch.full((steps.num_steps, len(own)), torch.nan)
-        run = steps.halted[:, 0].float().masked_fill(~steps.computed[:, 0], torch.nan)
-        halted[: len(run)] = run
-        yield (
-            f"{name}_halting",
-            trace_plots.steps_figure(
-                halted,
-                own,
-                title=f"{name} halting",
-                measure="probability of having halted before",
-                most=1.0,
-                note="grey: halted, no longer computed" if halted.isnan().any() else "",
-            ),
-        )
 
 
 def _write(arguments: argparse.Namespace, figures: Mapping[str, trace_plots.Figure]) -> None:
