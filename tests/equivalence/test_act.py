@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from sut_fairseq import losses
+from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.modules.stack import Stack
 from tests import references
 from tests.builders import ACT, EMBED_DIM, SOURCE_DIM, build_stack
 from tests.comparison import normal
+from tests.models import MIXTURE, batch, sample_of, small_model, task
 from tests.references import Options
 from tests.stacks import LEFT, RIGHT, assert_agrees, run
 
@@ -169,3 +171,31 @@ def test_padding_and_batch_mates_change_nothing(act: str, layout: str) -> None:
         remainder += float(alone.halting.remainder.detach())
     assert steps_run == int(together.halting.steps_run) < 7 * 5
     assert remainder == pytest.approx(float(together.halting.remainder.detach()))
+
+
+@pytest.mark.parametrize("bias", [0.0, 1e4])
+@pytest.mark.parametrize("halting", ["act", "act-ut"])
+def test_every_parameter_gets_a_gradient(halting: str, bias: float) -> None:
+    """Also where all tokens halt at once; DistributedDataParallel waits for each parameter."""
+    model = small_model(**MIXTURE, encoder_halting=halting, decoder_halting=halting).train()
+    for side in (model.encoder, model.decoder):
+        side.stack.halting.output.bias.data.fill_(bias)
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, remainder_weight=0.03)
+    loss, sample_size, log = criterion(model, sample_of(batch()))
+    if bias:
+        assert log["remainder_loss"] == 2 * sample_size, "each stack's mean remainder is 1"
+    loss.backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("halting", ["act", "act-ut"])
+def test_autocast_keeps_the_sums_in_float32(halting: str) -> None:
+    kinds = dict(encoder_halting=halting, decoder_halting=halting)
+    model = small_model(**MIXTURE, **kinds, dtype=torch.float32).train()
+    with torch.autocast("cpu", torch.bfloat16):
+        scores, extra = model(**batch())
+    sums = [total for side in extra["halting"].values() for total in vars(side).values()]
+    assert {total.dtype for total in sums} == {torch.float32}
+    (scores.float().square().sum() + sum(sums)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name

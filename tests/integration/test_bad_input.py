@@ -110,7 +110,8 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
         ({"halting_epsilon": "no"}, "`halting_epsilon` must be a number, but is 'no' instead."),
         (
             {"attention_positions": "sideways"},
-            "`attention_positions` must be one of none, window, buckets, but is sideways instead.",
+            "`attention_positions` must be one of none, window, buckets, transformer-xl, "
+            "absolute-relative, direction, but is sideways instead.",
         ),
     ],
     ids=str,
