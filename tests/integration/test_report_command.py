@@ -1,0 +1,185 @@
+"""`sut-report`: pictures of a sentence and of average steps, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.image import imread
+
+from sut_fairseq.cli import report
+from tests.integration.commands import SIZES, TINY, run, train, words
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sources of one to three words and a label, with a column."""
+    folder = tmp_path_factory.mktemp("classes")
+    (folder / "text").mkdir()
+    sources = [" ".join("abc"[: 1 + number % 3]) for number in range(12)]
+    lines = {
+        "src": sources,
+        "tgt": ["odd" if len(source.split()) % 2 else "even" for source in sources],
+        "kind": ["last" if source.endswith("c") else "other" for source in sources],
+    }
+    for split in ("train", "valid", "test"):
+        for name, column in lines.items():
+            (folder / "text" / f"{split}.{name}").write_text("\n".join(column) + "\n")
+    prefixes = [word for s in ("train", "valid", "test") for word in (f"--{s}pref", f"text/{s}")]
+    run("fairseq-preprocess", *words("-s src -t tgt --destdir ."), *prefixes, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def router(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data router that halts by ACT, after two updates."""
+    folder = tmp_path_factory.mktemp("router")
+    train(
+        classes, folder, *words("--task sequence_classification --criterion classification"),
+        *words("--arch ndr_ctl --encoder-embed-dim 16 --encoder-ffn-embed-dim 16"),
+        *words("--encoder-attention-heads 2 --encoder-layers 4 --encoder-halting act"),
+    )  # fmt: skip
+    return folder / "checkpoint_last.pt"
+
+
+def pictures(checkpoint: Path, data: Path, out: Path, *arguments: object) -> tuple[str, list[str]]:
+    """What the command said first, and the files it wrote: all there, none left over."""
+    fixed = ("--path", checkpoint, "--data", data, "--out", out)
+    finished = run("sut-report", *fixed, *arguments)
+    lines = finished.stdout.splitlines()
+    files = sorted(Path(line).name for line in lines if line.startswith(str(out)))
+    assert files == sorted(path.name for path in out.iterdir())
+    for name in files:
+        if name.endswith(".png"):
+            image = imread(out / name)
+            assert min(image.shape[:2]) > 200 and image[..., :3].std() > 0.02
+        elif name.endswith(".pdf"):
+            content = (out / name).read_bytes()
+            assert content.startswith(b"%PDF") and content.rstrip().endswith(b"%%EOF")
+    return "\n".join(line for line in lines if not line.startswith(str(out))), files
+
+
+def test_pictures_of_a_translation(trained: Path, data: Path, tmp_path: Path) -> None:
+    said, files = pictures(trained, data, tmp_path / "a" / "b", *words("--number 11 --format png"))
+    first, second = said.splitlines()
+    assert first.startswith("source: ") and first.endswith(" </s>")
+    assert second.startswith("answer: ")
+    assert files == [
+        "decoder_cross_attention_maximum.png",
+        "decoder_halting.png",
+        "decoder_self_attention_maximum.png",
+        "encoder_halting.png",
+        "encoder_self_attention_maximum.png",
+    ]
+
+
+def test_pictures_of_a_given_pair(trained: Path, data: Path, tmp_path: Path) -> None:
+    pair = ("--sentence", "turn  left", "--target", "I_TURN_LEFT")
+    said, files = pictures(trained, data, tmp_path, *pair, *words("--head 2"))
+    assert said == "source: turn left </s>\nanswer: I_TURN_LEFT"
+    assert len(files) == 10 and "encoder_self_attention_head_2.pdf" in files
+
+
+def test_pictures_of_a_data_router(router: Path, classes: Path, tmp_path: Path) -> None:
+    overrides = ("--model-overrides", "{'encoder_layers': 6}")
+    said, files = pictures(router, classes, tmp_path, "--sentence", "b c a", *overrides)
+    assert said.splitlines()[0] == "source: <s> b c a </s>"
+    assert said.splitlines()[1] in ("answer: odd", "answer: even")
+    names = ("encoder_gates", "encoder_halting", "encoder_self_attention_maximum")
+    assert files == [f"{name}.{ending}" for name in names for ending in ("pdf", "png")]
+
+
+def test_average_steps(router: Path, classes: Path, tmp_path: Path) -> None:
+    for by, groups in (
+        ("length", ["3", "4", "5"]),
+        ("kind", ["last", "other"]),
+    ):
+        out = tmp_path / by
+        said, files = pictures(router, classes, out, "--steps-by", by, "--max-tokens", 20)
+        assert files == [f"steps_by_{by}.{ending}" for ending in ("csv", "pdf", "png")]
+        with open(out / f"steps_by_{by}.csv", newline="") as file:
+            rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        assert [row["group"] for row in rows] == groups
+        assert sum(int(row["sentences"]) for row in rows) == 12
+        assert all(1 <= float(row["encoder_steps"]) <= 4 for row in rows)
+        assert {row["encoder_greatest"] for row in rows} == {"4"}
+        assert len(said.splitlines()) == len(groups)
+
+
+def test_average_steps_are_those_of_evaluation(trained: Path, data: Path, tmp_path: Path) -> None:
+    """With stick-breaking a token is read out where it stops."""
+    overrides = ("--model-overrides", "{'alpha_threshold': 0.4}", "--gen-subset", "train")
+    pictures(trained, data, tmp_path, *words("--steps-by target_length --format png"), *overrides)
+    with open(tmp_path / "steps_by_target_length.csv", newline="") as file:
+        found = {row["group"]: row for row in csv.DictReader(file)}
+    table = tmp_path / "evaluated.csv"
+    run(
+        "sut-evaluate", "--path", trained, "--data", data, *overrides, "--csv", table,
+        *words("--by target_length --device cpu"),
+    )  # fmt: skip
+    with open(table, newline="") as file:
+        expected = {row["group"]: row for row in csv.DictReader(file)}
+    expected.pop("all")
+    assert found.keys() == expected.keys()
+    assert sum(int(row["sentences"]) for row in found.values()) == SIZES["train"]
+    for group, row in found.items():
+        for stack in ("encoder", "decoder"):
+            steps = float(row[f"{stack}_steps"])
+            assert steps == pytest.approx(float(expected[group][f"{stack}_depth"]))
+            assert steps < int(row[f"{stack}_greatest"])
+
+
+@pytest.fixture(scope="module")
+def steady(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that does not halt."""
+    folder = tmp_path_factory.mktemp("steady")
+    train(data, folder, *TINY, *words("--encoder-halting none --decoder-halting none"))
+    return folder / "checkpoint_last.pt"
+
+
+BAD_INPUT = {
+    "--sentence 'turn lefft'": "--sentence: the model does not know the word `lefft`; similar",
+    "--sentence ''": "`--sentence` must be at least one word",
+    "--sentence 'turn left' --target 'I_TURN'": "--target: the model does not know the word",
+    "--head 3": "`--head` must be between 1 and 2, the heads of the encoder, but is 3",
+    "--number 12": "`--number` must be between 1 and the 11 sentences of `test`, but is 12",
+    "--gen-subset nothing": "has no split `nothing`: check --gen-subset",
+    "--steps-by length": "all tokens of this model take all its steps",
+    "--steps-by length --head 1": "--steps-by draws no sentence: leave --target, --head",
+    "--model-overrides '{\"layers\": 3}'": "the model has no option `layers`",
+    "--path nowhere.pt": "There is no checkpoint `nowhere.pt`",
+    "--data nowhere": "the model's dictionaries are not where they should be",
+}
+
+
+@pytest.mark.parametrize("line", BAD_INPUT)
+def test_bad_input_is_told_in_one_sentence(
+    line: str, steady: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    fixed = ["--path", str(steady), "--data", str(data), "--out", str(out)]
+    assert report.main([*fixed, *shlex.split(line)]) == 2
+    (message,) = capsys.readouterr().err.splitlines()
+    assert message.startswith("sut-report: error: ") and BAD_INPUT[line] in message
+    assert not out.exists()
+
+
+def test_more_bad_input(
+    trained: Path, router: Path, classes: Path, data: Path, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    (tmp_path / "file").write_text("")
+    long = " ".join(["turn"] * 1100)
+    for checkpoint, folder, out, arguments, expected in (
+        (trained, data, "file", [], "is a file: name a folder"),
+        (trained, data, "out", ["--sentence", long], "at most 1024 tokens long, but is 1101"),
+        (trained, data, "out", ["--steps-by", "colour"], "has no column `colour`"),
+        (router, classes, "out", ["--target", "odd"], "--target is for translation models"),
+    ):
+        fixed = ["--path", str(checkpoint), "--data", str(folder), "--out", str(tmp_path / out)]
+        assert report.main([*fixed, *arguments]) == 2
+        assert expected in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
