@@ -29,7 +29,6 @@ from sut_fairseq.modules.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask
 
 FORMATS = ("png", "pdf", "svg")
-_LONGEST_ANSWER = 200  # generated tokens
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,6 +71,13 @@ def _parser() -> argparse.ArgumentParser:
         "--target",
         metavar="WORDS",
         help="what the decoder of a translation model reads (default: what it generates greedily)",
+    )
+    parser.add_argument(
+        "--max-len",
+        type=whole_number,
+        default=200,
+        metavar="N",
+        help="most words that it may generate (default: %(default)s)",
     )
     parser.add_argument(
         "--gen-subset", default="test", metavar="SPLIT", help="which split (default: %(default)s)"
@@ -252,7 +258,7 @@ def _answer(
         if isinstance(task, LabelTask):
             raise InputError("--target is for translation models; a label is not read, but told.")
         return _encode("--target", arguments.target, task.target_dictionary)
-    longest = min(_LONGEST_ANSWER, model.max_positions()[1] - 1)
+    longest = min(arguments.max_len, model.max_positions()[1] - 1)
     options = {"beam": 1, "max_len_a": 0, "max_len_b": longest}
     search = task.build_generator([model], Namespace(**{**asdict(GenerationConfig()), **options}))
     answer: Tensor = task.inference_step(search, [model], sample)[0][0]["tokens"]
