@@ -43,11 +43,14 @@ def by_loops(
     """The active tokens' results in row-major order, and their router calls."""
     results, calls = [], []
     for sentence, column in active.nonzero().tolist():
-        position = column + offset
+        # A sentence counts from its first token.
+        first = int(source_padding[sentence].int().argmin())
+        position = column + offset - first
         visible = {
-            other: sources[sentence, other]
+            other - first: sources[sentence, other]
             for other in range(sources.shape[1])
-            if not source_padding[sentence, other] and (other <= position or not options.causal)
+            if not source_padding[sentence, other]
+            and (other - first <= position or not options.causal)
         }
         state = states[sentence, column]
         result, call = references.attention(weights, options, state, position, visible)

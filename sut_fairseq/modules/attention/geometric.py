@@ -146,8 +146,11 @@ def _prefix_sums(values: Tensor) -> Tensor:
 
 
 def _to_scores(own: Tensor, rest: Tensor, score: Tensor, *, out: Tensor) -> None:
-    """Gradient of the scores from those of log P (whose own derivative is 1 - P) and log(1 - P)."""
-    torch.sub(own, torch.sigmoid(score).mul_(own + rest), out=out)
+    """Gradient of the scores from `own` of log P (d log P = 1 - P) and `rest` of log(1 - P).
+
+    `rest` is used up.
+    """
+    torch.addcmul(own, torch.sigmoid(score), rest.add_(own), value=-1, out=out)
 
 
 class _Order:

@@ -50,11 +50,16 @@ class Direction(PositionScores):
         content = self.dropout(queries + _of_heads(self.content_bias, queries))
         content = content * (self.alpha * self.head_dim**0.5).to(queries.dtype)
         # One more product gives every key the score of keys before; the others' then differ.
+        top_k = queries.shape[3]
         queries = torch.cat([content, before.expand(*queries.shape[:4], 1)], dim=-1)
         keys = torch.cat([keys.to(queries.dtype), torch.ones_like(keys[..., :1])], dim=-1)
         places = torch.arange(keys.shape[2], device=keys.device)
-        is_after = (places >= pairing.positions.unsqueeze(-1))[:, None, :, None].to(queries.dtype)
-        return content_scores(queries, keys).addcmul_(after - before, is_after)
+        is_after = (places >= pairing.positions.unsqueeze(-1)).unsqueeze(1).to(queries.dtype)
+        difference = (after - before).expand(*queries.shape[:4], 1).flatten(2, 3)
+        # In place on the product itself: on a view of it, autograd would copy the gradient.
+        scores = queries.flatten(2, 3) @ keys.transpose(2, 3)
+        scores = scores.addcmul_(difference, is_after.repeat_interleave(top_k, dim=2))
+        return scores.view(*queries.shape[:4], -1)
 
 
 class TransformerXLPositions(PositionScores):
