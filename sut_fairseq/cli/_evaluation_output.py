@@ -40,15 +40,16 @@ def write_csv(result: dict[str, Any], path: Path) -> None:
             writer.writeheader()
             writer.writerows(result["rows"])
 
-    _whole(path, write)
+    write_whole(path, write)
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Draw the rows (`evaluation_plots.draw`)."""
-    _whole(path, lambda partial: evaluation_plots.draw(result, partial))
+    write_whole(path, lambda partial: evaluation_plots.draw(result, partial))
 
 
-def _whole(path: Path, write: Callable[[Path], None]) -> None:
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a file next to `path`, which takes its place only when it is complete."""
     partial = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         write(partial)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.cli import _evaluation_output
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
+from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.modules.errors import InputError, check
 from sut_fairseq.sparql import conjuncts
@@ -62,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model-overrides",
-        type=_overrides,
+        type=parse_overrides,
         default={},
         metavar="DICT",
         help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
@@ -131,18 +130,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _overrides(text: str) -> dict[str, Any]:
-    try:
-        overrides = ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        overrides = None
-    if not isinstance(overrides, dict):
-        raise argparse.ArgumentTypeError(
-            f"must be a dictionary like {{'encoder_layers': 24}}, but is {text!r}"
-        )
-    return overrides
-
-
 def _published(text: str) -> tuple[str, float]:
     group, _, number = text.rpartition("=")
     try:
@@ -163,7 +150,7 @@ def _main(argv: Sequence[str] | None) -> None:
     if arguments.confusion and len(arguments.modes) * len(arguments.thresholds or [0]) > 1:
         raise InputError("--confusion makes one table: give one mode and one threshold with it.")
     _evaluation_output.check_files(arguments.csv, arguments.plot)
-    _check_overrides(arguments.model_overrides, load_checkpoint(arguments.path).get("cfg"))
+    check_overrides(arguments.model_overrides, load_checkpoint(arguments.path).get("cfg"))
     overrides = {**arguments.model_overrides, "group_column": None}
     if arguments.data:
         overrides["data"] = arguments.data
@@ -191,18 +178,6 @@ def _main(argv: Sequence[str] | None) -> None:
         _evaluation_output.write_csv(result, arguments.csv)
     if arguments.plot:
         _evaluation_output.draw(result, arguments.plot)
-
-
-def _check_overrides(overrides: dict[str, Any], cfg: Any) -> None:
-    """Refuse a key that the checkpoint does not have, which fairseq would ignore in silence."""
-    model = (cfg or {}).get("model") or {}
-    known = model if isinstance(model, dict) else vars(model)
-    for key in overrides:
-        if key not in known:
-            similar = ", ".join(get_close_matches(str(key), known, n=3, cutoff=0))
-            raise InputError(
-                f"--model-overrides: the model has no option `{key}`; similar ones are {similar}."
-            )
 
 
 def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from tqdm import tqdm
 from sut_fairseq.analysis import average_steps, evaluation, trace_plots, trained
 from sut_fairseq.analysis.traces import depth_loops, trace
 from sut_fairseq.cli._command import load_checkpoint, run_command, whole_number
-from sut_fairseq.cli._evaluation_output import _whole
-from sut_fairseq.cli.evaluate import _check_overrides, _overrides
+from sut_fairseq.cli._evaluation_output import write_whole
+from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.modules.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask
 
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model-overrides",
-        type=_overrides,
+        type=parse_overrides,
         default={},
         metavar="DICT",
         help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
@@ -120,7 +120,7 @@ def _main(argv: Sequence[str] | None) -> None:
     arguments = _parser().parse_args(argv)
     if arguments.out.exists() and not arguments.out.is_dir():
         raise InputError(f"--out {arguments.out} is a file: name a folder.")
-    _check_overrides(arguments.model_overrides, load_checkpoint(arguments.path).get("cfg"))
+    check_overrides(arguments.model_overrides, load_checkpoint(arguments.path).get("cfg"))
     overrides = {**arguments.model_overrides, "group_column": None}
     if arguments.data:
         overrides["data"] = arguments.data
@@ -158,7 +158,7 @@ def _report_steps(arguments: argparse.Namespace, model: Any, task: tasks.Fairseq
         row.update({f"{name}_greatest": steps for name, steps in greatest.items()})
     name = f"steps_by_{by}"
     _write(arguments, {name: figure})
-    _whole(arguments.out / f"{name}.csv", lambda path: _write_csv(rows, path))
+    write_whole(arguments.out / f"{name}.csv", lambda path: _write_csv(rows, path))
     print(arguments.out / f"{name}.csv")
 
 
@@ -271,7 +271,7 @@ def _write(arguments: argparse.Namespace, figures: Mapping[str, trace_plots.Figu
     for name, figure in figures.items():
         for ending in dict.fromkeys(arguments.format):
             path = arguments.out / f"{name}.{ending}"
-            _whole(path, partial(trace_plots.save, figure))
+            write_whole(path, partial(trace_plots.save, figure))
             print(path)
 
 

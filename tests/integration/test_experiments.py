@@ -187,7 +187,10 @@ def test_help(script: str) -> None:
         ("train_scan.sh", "--data is missing: name the folder that data-prep/ made."),
         ("train_scan.sh --data /", "has no dict.src.txt: make the folder with data-prep/ first."),
         ("train_scan.sh --data", "--data needs a value; --help explains every option."),
-        ("train_scan.sh --model rnn", "--model must be one of: sut ut ndr transformer, but is `rnn`"),
+        (
+            "train_scan.sh --model rnn",
+            "--model must be one of: sut ut ndr transformer, but is `rnn`",
+        ),
         ("train_scan.sh --updates 0", "--seed and --updates take whole numbers from 1, not `0`."),
         ("train_scan.sh --fast", "unknown option `--fast`; --help lists the options there are."),
         ("evaluate_scan.sh", "--run is missing: name the folder that the training script made."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,45 @@ def test_learns_to_reverse(reversal: Path, tmp_path: Path) -> None:
     outputs = dict(re.findall(r"^H-(\d+)\t[^\t]*\t(.*)$", finished.stdout, re.MULTILINE))
     assert len(targets) == 100
     assert sum(outputs[i] == targets[i] for i in targets) >= 90
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_learns_a_tiny_table_lookup(direction: str, tmp_path: Path) -> None:
+    """The Neural Data Router: 3 functions on 8 symbols, up to 3 in a row, some never seen."""
+    chance = random.Random(1)
+    symbols = [f"{number:03b}" for number in range(8)]
+    tables = {name: dict(zip(symbols, chance.sample(symbols, 8))) for name in "abc"}
+    examples = []
+    for length in (1, 2, 3):
+        for functions in product("abc", repeat=length):
+            for symbol in symbols:
+                result = symbol
+                for name in functions:
+                    result = tables[name][result]
+                source = [symbol, *functions]
+                examples.append((source if direction == "forward" else source[::-1], result))
+    longest = examples[-8 * 27 :]
+    chance.shuffle(longest)
+    parts = {"train": examples[: -8 * 27] + longest[40:], "valid": longest[:40]}
+    for part, pairs in parts.items():
+        for suffix, lines in (
+            ("src", [" ".join(source) for source, _ in pairs]),
+            ("tgt", [target for _, target in pairs]),
+        ):
+            (tmp_path / f"{part}.{suffix}").write_text("".join(line + "\n" for line in lines))
+    files = [word for part in parts for word in (f"--{part}pref", tmp_path / part)]
+    run("fairseq-preprocess", "-s", "src", "-t", "tgt", *files, "--destdir", tmp_path / "bin")
+    finished = train(
+        tmp_path / "bin",
+        tmp_path / "run",
+        *words("--task sequence_classification --criterion classification --arch ndr_ctl"),
+        *words("--encoder-embed-dim 64 --encoder-ffn-embed-dim 128 --encoder-layers 6"),
+        *words("--dropout 0.1 --activation-dropout 0 --optimizer adam --lr 0.001 --batch-size 64"),
+        *words("--lr-scheduler fixed --warmup-updates 50 --clip-norm 5 --balance-lengths"),
+        *words("--max-update 4000 --max-epoch 0 --no-epoch-checkpoints --validate-interval 1000"),
+        *words("--validate-interval-updates 100 --best-checkpoint-metric accuracy"),
+        "--maximize-best-checkpoint-metric",
+    )
+    accuracies = re.findall(r'"valid_accuracy": "([^"]*)"', finished.stdout + finished.stderr)
+    assert max(map(float, accuracies)) == 100

@@ -1,0 +1,43 @@
+"""The option `--model-overrides` of commands that run a trained model."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from difflib import get_close_matches
+from typing import Any
+
+from sut_fairseq.modules.errors import InputError
+
+
+def parse_overrides(text: str) -> dict[str, Any]:
+    """Read a dictionary as fairseq-generate takes it, for argparse.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none.
+    """
+    try:
+        overrides = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        overrides = None
+    if not isinstance(overrides, dict):
+        raise argparse.ArgumentTypeError(
+            f"must be a dictionary like {{'encoder_layers': 24}}, but is {text!r}"
+        )
+    return overrides
+
+
+def check_overrides(overrides: dict[str, Any], cfg: Any) -> None:
+    """Refuse a key that the checkpoint's configuration does not have, which fairseq would ignore.
+
+    Raises:
+        InputError: naming similar options.
+    """
+    model = (cfg or {}).get("model") or {}
+    known = model if isinstance(model, dict) else vars(model)
+    for key in overrides:
+        if key not in known:
+            similar = ", ".join(get_close_matches(str(key), known, n=3, cutoff=0))
+            raise InputError(
+                f"--model-overrides: the model has no option `{key}`; similar ones are {similar}."
+            )
