@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from sut_fairseq.analysis import untrained
+from sut_fairseq.models.classifier_architectures import CLASSIFIERS
 from tests.integration.commands import Finished, generate, on_cpu, run, train, words
 
 SIZES = {"train": 120, "valid": 12, "valid_deep": 10, "test": 15}
@@ -83,6 +85,35 @@ def learn(data: Path, folder: Path, *arguments: object) -> Finished:
 def evaluate(checkpoint: Path, data: Path, *arguments: object) -> dict[str, Any]:
     fixed = ("--path", checkpoint, "--data", data, "--device", "cpu", "--json")
     return json.loads(run("sut-evaluate", *fixed, *arguments).stdout)
+
+
+# Of the published sizes, those of table lookup; the others are the same kinds in other sizes.
+ACT = ("rel", "geometric")
+ARCHITECTURES = [
+    *((arch, ()) for arch in CLASSIFIERS if arch.startswith("ndr_ctl")),
+    *((f"ndr_ctl_{kind}", words("--encoder-halting act --remainder-weight 0.03")) for kind in ACT),
+    *((f"ndr_ctl_{kind}", words("--encoder-halting act-ut")) for kind in ACT),
+]
+
+
+@pytest.mark.parametrize(("arch", "options"), ARCHITECTURES)
+def test_every_architecture_trains(
+    arch: str, options: tuple[str, ...], data: Path, tmp_path: Path
+) -> None:
+    """Two updates each."""
+    arguments = (*TASK, *words("--balance-lengths --batch-size 16 --weight-decay 0"), *options)
+    finished = train(data, tmp_path, "--arch", arch, *arguments)
+    assert [line["num_updates"] for line in finished.logged("train_inner")] == ["1", "2"]
+    assert ("remainder_loss" in finished.logged("train_inner")[0]) == bool(options)
+
+
+@pytest.mark.parametrize("arch", CLASSIFIERS)
+def test_every_architecture_scores_labels(arch: str) -> None:
+    """All published sizes are built, and score as many labels as there are."""
+    model, _ = untrained.build(arch, 20)
+    batch = {"src_tokens": torch.tensor([[0, 5, 6, 2], [0, 7, 2, 1]])}
+    scores, _ = model.eval()(**batch)
+    assert scores.shape == (2, 16) and scores.isfinite().all()
 
 
 @pytest.mark.parametrize("name", MODELS)
