@@ -13,7 +13,7 @@ usage: bash scripts/train_ctl.sh --data DIR [--model NAME] [--small] [options]
 
 Train on compositional table lookup (data-prep/ctl.sh). Without --small: Table 7 of the paper. With
 --small: states of 128, larger steps of the optimiser, as many steps of the model in training as a
-source has tokens and one more, all lengths equally often, 3,000 updates of 256 sources.
+source has tokens and one more, all lengths equally often, 4,000 updates of 256 sources.
 
 HELP
     router_usage
@@ -26,10 +26,12 @@ router_settings ctl
 settings+=(--clip-norm 5)
 
 if [ -n "$small" ]; then
-    updates="${updates:-3000}"
+    updates="${updates:-4000}"
     settings+=(
-        --balance-lengths --lr 1e-3 --warmup-updates 200 --batch-size 256 --weight-decay 0.01
-        --dropout 0.1
+        --balance-lengths --lr 1e-3 --batch-size 256 --weight-decay 0.01 --dropout 0.1
+        --lr-scheduler tri_stage --warmup-steps 200 --decay-steps $((updates / 3))
+        --hold-steps $((updates - updates / 3 > 200 ? updates - updates / 3 - 200 : 0))
+        --final-lr-scale 0.01
     )
     if is_model lstm bilstm dnc; then
         settings+=(--lr 3e-3)
