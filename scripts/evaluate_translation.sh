@@ -9,14 +9,16 @@ set -euo pipefail
 
 usage() {
     cat <<'HELP'
-usage: bash scripts/evaluate_translation.sh --data DIR --checkpoints DIR [options]
+usage: bash scripts/evaluate_translation.sh --run DIR [options]
+       bash scripts/evaluate_translation.sh --data DIR --checkpoints DIR [options]
 
 Average the best checkpoints by validation NLL, translate with beam 8 and length penalty 0.4, and
 print tokenised BLEU, the same with compounds split, sacreBLEU and chrF with their signatures, and
 depth, skipped computation and MACs on the reference translations.
 
-  --data DIR           folder made by data-prep/
-  --checkpoints DIR    --save-dir of the training
+  --run DIR            folder of a run, made by a training script of this repository
+  --data DIR           folder made by data-prep/ (default: that of the run)
+  --checkpoints DIR    --save-dir of the training (default: that of the run)
   --subset NAME        which set to translate (default: test)
   --best N             how many checkpoints to average (default: 5); all if there are fewer
   --log FILE           output of the training, to take the NLL from; needed if it was not run with
@@ -34,7 +36,7 @@ results.json, which holds everything that was printed.
 HELP
 }
 
-data="" checkpoints="" subset=test best=5 log="" beam=8 lenpen=0.4 alpha_threshold=""
+run="" data="" checkpoints="" subset=test best=5 log="" beam=8 lenpen=0.4 alpha_threshold=""
 max_tokens=4096 out="" device=()
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -43,8 +45,8 @@ while [ $# -gt 0 ]; do
             exit 0
             ;;
         --cpu) device=(--cpu) ;;
-        --data | --checkpoints | --subset | --best | --log | --beam | --lenpen | --alpha-threshold | \
-            --max-tokens | --out)
+        --run | --data | --checkpoints | --subset | --best | --log | --beam | --lenpen | \
+            --alpha-threshold | --max-tokens | --out)
             [ $# -ge 2 ] || die "$1 needs a value; --help explains every option."
             name="${1#--}"
             printf -v "${name//-/_}" %s "$2"
@@ -63,7 +65,11 @@ for number in "$lenpen" "${alpha_threshold:-1}"; do
     [[ "$number" =~ ^[0-9]*\.?[0-9]+$ ]] ||
         die "--lenpen and --alpha-threshold take numbers, not \`$number\`."
 done
-[ -n "$data" ] || die "--data is missing: name the folder that data-prep/ made."
+if [ -n "$run" ]; then
+    [ -f "$run/data" ] || die "--run $run is not the folder of a run: name what the training script made."
+    data="${data:-$(cat "$run/data")}" checkpoints="${checkpoints:-$run/checkpoints}"
+fi
+[ -n "$data" ] || die "--data is missing: name the folder that data-prep/ made, or a run with --run."
 [ -n "$checkpoints" ] || die "--checkpoints is missing: name the --save-dir of the training."
 [ -f "$data/text/$subset.tgt" ] || die "--data $data has no text/$subset.tgt: \
 make the folder with data-prep/ first, and name one of its sets with --subset."

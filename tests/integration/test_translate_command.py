@@ -284,9 +284,11 @@ def assert_refused(finished: Finished, sentence: str) -> None:
 
 def test_evaluation(repository: Path, prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
     """The script averages, translates, scores and counts, and says what it did."""
-    shutil.copy(checkpoint, tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(checkpoint, tmp_path / "checkpoints")
+    (tmp_path / "data").write_text(f"{prepared}\n")  # as a training script leaves it
     script = repository / "scripts" / "evaluate_translation.sh"
-    options = ["--data", prepared, "--checkpoints", tmp_path, "--beam", 2, "--cpu"]
+    options = ["--run", tmp_path, "--beam", 2, "--cpu"]
     process = subprocess.run(
         [str(word) for word in ("bash", script, *options, "--out", tmp_path / "out")],
         capture_output=True,
@@ -312,7 +314,8 @@ def test_evaluation(repository: Path, prepared: Path, checkpoint: Path, tmp_path
 def test_evaluation_refuses(repository: Path, prepared: Path, tmp_path: Path) -> None:
     data, run_ = ["--data", prepared], ["--checkpoints", tmp_path]
     for options, sentence in (
-        (run_, "--data is missing: name the folder that data-prep/ made."),
+        (run_, "--data is missing: name the folder that data-prep/ made, or a run with --run."),
+        (["--run", tmp_path], "is not the folder of a run: name what the training script made."),
         (data, "--checkpoints is missing: name the --save-dir of the training."),
         ([*data, *run_, "--best", "many"], "take whole numbers from 1, not `many`."),
         ([*data, *run_, "--lenpen", "x"], "take numbers, not `x`."),
