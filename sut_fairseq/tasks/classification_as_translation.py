@@ -24,15 +24,26 @@ class ClassificationAsTranslationTask(LabelTask):
         # fairseq starts targets with the end of the sentence.
         start = source.new_full((source.size(0), 1), self.tgt_dict.eos())
         output = model(**{**sample["net_input"], "prev_output_tokens": start})
-        symbols = model.get_normalized_probs(output, log_probs=True)[:, 0]
-        return symbols[:, self.labels.to(source.device)]
+        return self._of_first_word(model, output)
 
     def valid_step(
         self, sample: dict[str, Any], model: nn.Module, criterion: nn.Module
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """Loss of the criterion, and counts of right predictions."""
-        loss, sample_size, log = super().valid_step(sample, model, criterion)
-        predicted = self.label_scores([model], sample).argmax(dim=1)
+        outputs: list[Any] = []
+        hook = model.register_forward_hook(lambda module, inputs, output: outputs.append(output))
+        try:
+            loss, sample_size, log = super().valid_step(sample, model, criterion)
+        finally:
+            hook.remove()
+        # The criterion's pass begins with the step that predicts a label: no need to repeat it.
+        scores = self._of_first_word(model, outputs[-1]) if outputs else self.scores(model, sample)
+        predicted = scores.argmax(dim=1)
         right = self.labels.to(predicted.device)[predicted] == sample["target"][:, 0]
         log |= metrics.accuracy_sums(right, sample.get("group"), len(self.groups))
         return loss, sample_size, log
+
+    def _of_first_word(self, model: Any, output: Any) -> Tensor:
+        """The labels' part of what a model says of the first word, `(batch, num_labels)`."""
+        symbols: Tensor = model.get_normalized_probs(output, log_probs=True)[:, 0]
+        return symbols[:, self.labels.to(symbols.device)]
