@@ -31,7 +31,9 @@ def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tens
         positions: position of each query among the keys, `(batch or 1, width)`.
 
     Returns:
-        weights of the shape and dtype of `scores`; each row sums to at most 1.
+        weights of the shape and dtype of `scores`; each row sums to at most 1, to rounding: in
+        float32 weights are off by up to about 1e-7 times a row's sum of -log(1 - P), which was
+        measured as 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation 20.
     """
     order = _Order.of(positions, scores.shape[-1])
     return _Geometric.apply(_exact(scores), visible, order).to(scores.dtype)
