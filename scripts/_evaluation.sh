@@ -44,6 +44,9 @@ read_evaluation_options() {
         esac
         shift
     done
+    case "${steps:-1}" in
+        "" | *[!0-9]* | 0) die "--steps takes a whole number from 1, not \`$steps\`." ;;
+    esac
     [ -n "$run" ] || die "--run is missing: name the folder that the training script made."
     checkpoint="$run/checkpoints/checkpoint_best.pt"
     [ -f "$checkpoint" ] || die "--run $run has no checkpoints/checkpoint_best.pt: train first."
@@ -58,7 +61,7 @@ evaluate() {
     name="$name${data:+-$(basename "$data")}"
     local overrides=()
     [ -z "$steps" ] || overrides=(--model-overrides "{'encoder_layers': $steps}")
-    if [ -z "$max_sentences$sweep" ]; then
+    if [ -z "$max_sentences$sweep$steps" ]; then
         read -r -a published <<<"$("$python" "$repository/scripts/_published.py" "$run" \
             "${data:-$(cat "$run/data")}" "$subset" "$by")"
     fi

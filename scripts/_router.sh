@@ -5,10 +5,10 @@ rel_act rel_act_ut geometric_act geometric_act_ut lstm bilstm dnc"
 
 router_usage() {
     cat <<'HELP'
-Models: `ndr`, and what it is compared with: `transformer`, with relative positions (`rel`), with these
-and a copy gate (`rel_gate`), with absolute and relative positions and a gate (`abs_rel_gate`), with
-geometric attention and no gate (`geometric`), the last word of the three without a gate with ACT of
-Graves (`_act`) or of Dehghani (`_act_ut`), `lstm`, `bilstm`, `dnc`.
+`ndr` is the Neural Data Router; it is compared with a Transformer (`transformer`), relative positions
+(`rel`), these and a copy gate (`rel_gate`), absolute or relative positions and a gate
+(`abs_rel_gate`), geometric attention without a gate (`geometric`), and recurrent networks. `_act` in
+a name adds adaptive computation time as Graves has it, `_act_ut` as Dehghani has it.
 
 Checkpoints are selected by accuracy on the validation set that is deeper than the training set.
 HELP

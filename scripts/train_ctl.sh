@@ -29,7 +29,7 @@ if [ -n "$small" ]; then
     updates="${updates:-4000}"
     settings+=(
         --balance-lengths --lr 1e-3 --batch-size 256 --weight-decay 0.01 --dropout 0.1
-        --lr-scheduler tri_stage --warmup-steps 200 --decay-steps $((updates / 3))
+        --lr-scheduler tri_stage --warmup-steps 200 --decay-steps $((updates / 3 + 1))
         --hold-steps $((updates - updates / 3 > 200 ? updates - updates / 3 - 200 : 0))
         --final-lr-scale 0.01
     )

@@ -26,6 +26,7 @@ from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
 from torch import Tensor, nn
 
+from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
@@ -93,6 +94,8 @@ def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
         RuntimeError: if ptflops fails.
         InputError: if the model has layers that no hook here knows.
     """
+    if isinstance(model, RecurrentClassifier):
+        raise InputError("recurrent classifiers are not counted: their layers work word by word.")
     # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
     # training mode; ptflops switches to evaluation mode itself.
     model.train()

@@ -12,6 +12,9 @@ from torch import Tensor
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.modules.errors import InputError, check
 
+# Overrides that say nothing about the model.
+_OF_DATA = ("balance_lengths", "data", "group_column")
+
 
 def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTask]:
     """A trained model and its task.
@@ -21,8 +24,11 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
         overrides: values that replace those of training: `data`, `alpha_threshold`, ...
 
     Raises:
-        InputError: if its dictionaries are missing or of other sizes than in training.
+        InputError: if its dictionaries are missing or of other sizes than in training, or if the
+            overrides make another model of it.
     """
+    # Every sentence counts once, however often training saw it.
+    overrides = {**overrides, "balance_lengths": False}
     try:
         found = checkpoint_utils.load_model_ensemble_and_task([path], dict(overrides))
     except FileNotFoundError as error:
@@ -31,8 +37,14 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
             "folder that holds them with --data."
         ) from error
     except RuntimeError as error:
-        if "size mismatch" not in str(error):
+        if "loading state_dict" not in str(error):
             raise
+        if "size mismatch" not in str(error):
+            changed = ", ".join(f"`{key}`" for key in overrides if key not in _OF_DATA)
+            raise InputError(
+                f"`{path}` has other weights than the model that the overrides ({changed}) make of "
+                "it: override only what changes no weights, like the number of steps."
+            ) from error
         raise InputError(
             f"the model in `{path}` does not fit the dictionaries of its data folder: "
             "give --data a folder that was prepared with the dictionaries of the training data."

@@ -138,6 +138,8 @@ def _self_attention_core(options: Any, side: _Side) -> AttentionCore:
     kind, distribution = str(options.attention_positions), str(options.attention_distribution)
     check_choice("attention_positions", kind, _POSITIONS)
     check_choice("attention_distribution", distribution, _DISTRIBUTION)
+    query_dropout = options.attention_query_dropout
+    check(0 <= query_dropout <= 1, "attention_query_dropout", "in [0, 1]", query_dropout)
     return AttentionCore(
         positions=_POSITIONS[kind](options, side),
         distribution=_DISTRIBUTION[distribution](side),
@@ -255,7 +257,9 @@ def _data_router_block(options: Any, side: _Side, parts: dict[str, Any]) -> Bloc
     check(0 <= dropout < 1, "copy_gate_dropout", "at least 0 and less than 1", dropout)
     check_choice("copy_gate_update", update, _UPDATE_NORM)
     return DataRouterBlock(
-        copy_gate=CopyGate(side.embed_dim, dropout=dropout),
+        copy_gate=CopyGate(
+            side.embed_dim, dropout=dropout, hidden_dropout=options.activation_dropout
+        ),
         update_norm=_UPDATE_NORM[update](side),
         **parts,
     )

@@ -42,7 +42,7 @@ def num_labels(task: FairseqTask) -> int:
     number: int | None = getattr(task, "num_labels", None)
     if number is None:
         raise InputError(
-            "a classifier gives one score for each label: train it with "
-            "--task sequence_classification --criterion classification."
+            "a classifier gives one score for each label: give --task sequence_classification "
+            "(and, in training, --criterion classification)."
         )
     return number

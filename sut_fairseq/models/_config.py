@@ -128,8 +128,8 @@ class AttentionOptions(FairseqDataclass):
         default="window",
         metadata={
             "help": "positions in scores: learned window embeddings, T5 buckets, transformer-xl "
-            "(relative sinusoids), absolute-relative (each query chooses), direction (with "
-            "geometric attention), or none"
+            "(relative sinusoids), absolute-relative (each query chooses), direction (made "
+            "for geometric attention), or none"
         },
     )
     attention_query_dropout: float = field(
@@ -167,7 +167,8 @@ class FeedForwardOptions(FairseqDataclass):
         default="gelu", metadata={"help": "activation of the feed-forward layer"}
     )
     activation_dropout: float = field(
-        default=0.0, metadata={"help": "dropout after the feed-forward activation"}
+        default=0.0,
+        metadata={"help": "dropout after the activation of feed-forward layers and copy gates"},
     )
 
 

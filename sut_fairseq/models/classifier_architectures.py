@@ -55,7 +55,10 @@ def _sizes(
 
 _CTL, _CTL_PLAIN = _sizes(256, 512, 1, 14, 0.5), _sizes(128, 256, 4, 11, 0.1)
 _ARITHMETIC, _ARITHMETIC_PLAIN = _sizes(256, 1024, 4, 15, 0.5), _sizes(128, 256, 4, 11, 0.5)
-_LISTOPS, _LISTOPS_PLAIN = _sizes(512, 1024, 16, 20, 0.1), _sizes(256, 1024, 16, 6, 0.015)
+# Appendix D.2 reads ListOps from the first column, C.3 says the last for all tasks: the outermost
+# operator, whose value it is, stands in front.
+_LISTOPS = dict(_sizes(512, 1024, 16, 20, 0.1), readout="first")
+_LISTOPS_PLAIN = dict(_sizes(256, 1024, 16, 6, 0.015), readout="first")
 _LISTOPS_GATE = dict(copy_gate_dropout=0.05, attention_query_dropout=0.1)
 
 _ENCODERS: dict[str, dict[str, Any]] = {

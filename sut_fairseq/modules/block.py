@@ -133,11 +133,12 @@ class TransformerBlock(Block):
 class DataRouterBlock(Block):
     """Attention, a feed-forward update, and a gate that copies or updates (NDR Eq. 1-4).
 
-    a = LN(dropout(attention(h)) + h), in a decoder once more with cross-attention; u = norm(
-    dropout(feed_forward(a))), without a residual; g = copy_gate(a); h' = g u + (1 - g) h.
+    a = LN(dropout(attention(h)) + h), in a decoder once more with cross-attention; u =
+    norm(feed_forward(a)), without a residual; g = copy_gate(a); h' = g u + (1 - g) h.
 
     Args:
-        self_attention, cross_attention, feed_forward, dropout: as of a `TransformerBlock`.
+        self_attention, cross_attention, feed_forward: as of a `TransformerBlock`.
+        dropout: dropout of the attentions' results.
         copy_gate: maps a `(num_tokens, embed_dim)` to g of the same shape.
         update_norm: bounds the update: layer norm, or tanh where attention is not geometric.
         embed_dim: size of a token's state.
@@ -184,6 +185,6 @@ class DataRouterBlock(Block):
         result, statistics["feed_forward"] = self.feed_forward(
             attended, call_weights, tokens.active
         )
-        update, gate = self.update_norm(self.dropout(result)), self.copy_gate(attended)
+        update, gate = self.update_norm(result), self.copy_gate(attended)
         routing = {name: sums for name, sums in statistics.items() if sums is not None}
         return BlockOutput(gate * update + (1 - gate) * hidden, routing)

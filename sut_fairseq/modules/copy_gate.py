@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.initialization import xavier_linear
 
 # Hardly anything is updated at first: gradients flow through all steps, and steps are learned as
@@ -19,18 +20,22 @@ class CopyGate(nn.Module):
         embed_dim: size of a token's state, of the hidden layer, and of the gate.
         dropout: probability of closing the whole gate of a token in training; the others are not
             scaled up.
+        hidden_dropout: dropout of the hidden layer.
     """
 
-    def __init__(self, embed_dim: int, *, dropout: float = 0.0) -> None:
+    def __init__(
+        self, embed_dim: int, *, dropout: float = 0.0, hidden_dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.dropout = dropout
+        self.hidden_dropout = Dropout(hidden_dropout)
         self.input = xavier_linear(embed_dim, embed_dim)
         self.output = xavier_linear(embed_dim, embed_dim)
         nn.init.constant_(self.output.bias, _INITIAL_BIAS)
 
     def forward(self, attended: Tensor) -> Tensor:
         """Gates of tokens after attention, `(num_tokens, embed_dim)`, in (0, 1): 0 copies."""
-        gate = self.output(self.input(attended).relu()).sigmoid()
+        gate = self.output(self.hidden_dropout(self.input(attended).relu())).sigmoid()
         if self.training and self.dropout > 0:
             gate = gate * (torch.rand_like(gate[:, :1]) >= self.dropout)
         return gate

@@ -36,6 +36,19 @@ class BalancedLengths(FairseqDataset):
         return self.dataset.collater(samples)
 
     @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """No: each epoch has an order of its own."""
+        return False
+
+    @property
+    def src_sizes(self) -> Any:
+        return self.dataset.src_sizes[self._indices]
+
+    @property
+    def tgt_sizes(self) -> Any:
+        return self.dataset.tgt_sizes[self._indices]
+
+    @property
     def sizes(self) -> Any:
         return self.dataset.sizes[self._indices]
 

@@ -64,8 +64,8 @@ class LabelTask(TranslationTask):
             InputError: for a target that is not, or without the column of groups.
         """
         super().load_dataset(split, epoch, combine, **kwargs)
+        _check_targets(split, self.datasets[split].tgt, self.tgt_dict, self.labels)
         dataset = self.datasets[split] = self.prepare(self.datasets[split])
-        _check_targets(split, dataset, self.tgt_dict, self.labels)
         if self.cfg.group_column is not None and split != self.cfg.train_subset:
             folder = split_paths(self.cfg.data)[0]
             values = read_column(folder, split, self.cfg.group_column, len(dataset))
@@ -165,12 +165,12 @@ class _WithGroups(BaseWrapperDataset):
 
 
 def _check_targets(
-    split: str, dataset: FairseqDataset, dictionary: Dictionary, labels: Tensor
+    split: str, targets: FairseqDataset, dictionary: Dictionary, labels: Tensor
 ) -> None:
     """Refuse a split with a target that is not one of the labels."""
     known = set(labels.tolist())
-    for number in range(len(dataset)):
-        target = dataset[number]["target"].tolist()
+    for number in range(len(targets)):
+        target = targets[number].tolist()
         if len(target) != 2:
             raise InputError(
                 f"pair {number} of the split `{split}` has a target of {len(target) - 1} words "

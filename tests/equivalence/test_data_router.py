@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.geometric import geometric, geometric_to_the_left
+from sut_fairseq.modules.attention.state_scores import TransformerXLPositions
 from sut_fairseq.modules.copy_gate import CopyGate
 from tests import references
 from tests.builders import EMBED_DIM, build_stack
@@ -136,6 +137,36 @@ def test_a_gate_copies_or_updates(bias: float, copies: bool) -> None:
     output = run(stack, states, LEFT)
     assert len(seen) == 4
     assert torch.equal(output.states[~LEFT], seen[-1])
+
+
+def test_dropout_is_where_the_authors_have_it() -> None:
+    """Of attention's result and of hidden layers; neither of the update nor of the gate itself."""
+    stack = build_stack(Options(**NDR, num_steps=1), 1)
+    block = stack.block
+    dropped = []
+    block.dropout.register_forward_hook(lambda *call: dropped.append(call[1][0].shape))
+    run(stack, normal(*LEFT.shape, EMBED_DIM), LEFT)
+    assert len(dropped) == 1
+    gate, attended = CopyGate(8, hidden_dropout=0.5), torch.randn(50, 8)
+    assert not torch.equal(gate.train()(attended), gate.eval()(attended))
+
+
+def test_sinusoids_are_exact_in_half_precision() -> None:
+    """Angles beyond a few positions need more digits than half precision has."""
+    positions = TransformerXLPositions(16, 2, 4)
+    places = torch.arange(-900, 900)
+    expected = positions._position_keys(places, torch.zeros(()))
+    half = positions.bfloat16()._position_keys(places, torch.zeros(()))
+    torch.testing.assert_close(half, expected, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("function", [geometric, geometric_to_the_left])
+def test_long_sentences_in_single_precision(function: Any) -> None:
+    """The sums that are subtracted grow with the length, and their rounding with them."""
+    scores = 5 * normal(1, 1, 1024, 1, 1024)
+    positions = torch.arange(1024).unsqueeze(0)
+    exact, single = (function(s, None, positions) for s in (scores, scores.float()))
+    torch.testing.assert_close(single.double(), exact, atol=1e-3, rtol=0)
 
 
 def test_gates_start_nearly_closed() -> None:

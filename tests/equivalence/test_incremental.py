@@ -152,6 +152,12 @@ def test_under_beam_reordering(
     assert_beams_equal_full_passes(model)
 
 
+@pytest.mark.parametrize("halting", [{}, HALTING, ACT["act"]], ids=["none", "stick", "act"])
+@pytest.mark.parametrize("kind", NDR.values(), ids=NDR)
+def test_data_router_under_beam_reordering(kind: dict[str, Any], halting: dict[str, Any]) -> None:
+    assert_beams_equal_full_passes(small_model(**kind, **halting))
+
+
 @pytest.mark.parametrize("act", ACT.values(), ids=ACT)
 def test_adaptive_computation_time_under_beam_reordering(act: dict[str, Any]) -> None:
     assert_beams_equal_full_passes(small_model(**MIXTURE, **POSITIONS["window"], **act))

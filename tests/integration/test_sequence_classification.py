@@ -92,7 +92,7 @@ ACT = ("rel", "geometric")
 ARCHITECTURES = [
     *((arch, ()) for arch in CLASSIFIERS if arch.startswith("ndr_ctl")),
     *((f"ndr_ctl_{kind}", words("--encoder-halting act --remainder-weight 0.03")) for kind in ACT),
-    *((f"ndr_ctl_{kind}", words("--encoder-halting act-ut")) for kind in ACT),
+    *((f"ndr_ctl_{kind}", words("--encoder-halting act-ut")) for kind in ("transformer", *ACT)),
 ]
 
 
@@ -201,7 +201,10 @@ def test_selection_by_any_set(learnt: tuple[Path, Finished], data: Path, tmp_pat
     ("arguments", "sentence"),
     [
         ("--criterion cross_entropy", "needs --criterion classification, not cross_entropy."),
-        ("--task translation", "train it with --task sequence_classification --criterion"),
+        (
+            "--task translation",
+            "score for each label: give --task sequence_classification",
+        ),
         ("--arch sut_tiny", "needs a model that gives one score for each label, (8, 3) here"),
         ("--arch sut_tiny --task translation", "needs --task sequence_classification."),
         ("--group-column depth", "has no column `depth`; its columns are: size."),

@@ -86,7 +86,7 @@ def test_sources_get_begin_and_end_and_labels_count_from_zero() -> None:
     assert prepared.src_sizes.tolist() == [4, 3] and prepared.size(0) == (4, 2)
     batch = prepared.collater([prepared[0], prepared[1]])
     bos, pad, eos = WORDS.bos(), WORDS.pad(), WORDS.eos()
-    assert batch["net_input"]["src_tokens"].tolist() == [[bos, 5, 6, eos], [pad, bos, 7, eos]]
+    assert batch["net_input"]["src_tokens"].tolist() == [[bos, 5, 6, eos], [bos, 7, eos, pad]]
     assert task().label_indices(batch).tolist() == [2, 4]
 
 
@@ -274,7 +274,7 @@ def test_bad_options(options: dict[str, Any], sentence: str) -> None:
 
 
 def test_a_task_without_labels() -> None:
-    with pytest.raises(InputError, match="--task sequence_classification --criterion"):
+    with pytest.raises(InputError, match="give --task sequence_classification"):
         EncoderClassifier.build_model(EncoderClassifierConfig(), other_task())
 
 
@@ -318,5 +318,7 @@ def test_balanced_lengths() -> None:
     assert [set(balanced.num_tokens_vec(batch)) for batch in batches] == [{2}, {3}, {4}]
     kept, left_out = balanced.filter_indices_by_size(first, (3, 10))
     assert len(kept) == 40 and len(left_out) == 20
+    assert not balanced.can_reuse_epoch_itr_across_epochs
+    assert (balanced.src_sizes == balanced.num_tokens_vec(numpy.arange(60))).all()
     sample = balanced.collater([balanced[int(index)] for index in batches[0]])
     assert sample["net_input"]["src_tokens"].shape == (20, 2)

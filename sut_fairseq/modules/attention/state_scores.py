@@ -110,7 +110,10 @@ class TransformerXLPositions(PositionScores):
 
     def _position_keys(self, places: Tensor, like: Tensor) -> Tensor:
         """W p / sqrt(head_dim) for places `(n,)`: -> `(1, num_heads, n, head_dim)`."""
-        table = sinusoids(places, self.embed_dim, self.position_key.weight.dtype)
+        dtype = self.position_key.weight.dtype
+        # Angles in half precision would tell far positions apart no longer.
+        exact = torch.float64 if dtype == torch.float64 else torch.float32
+        table = sinusoids(places, self.embed_dim, exact).to(dtype)
         keys = self.position_key(table).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
         return (keys * keys.shape[-1] ** -0.5).to(like.dtype).unsqueeze(0)
 
