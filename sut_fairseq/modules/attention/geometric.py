@@ -174,7 +174,7 @@ class _Order:
     def of(cls, positions: Tensor, num_keys: int) -> _Order:
         """Find out whether the queries follow one another, where that costs nothing.
 
-        Empty places at the end of a row say the position of its first query, and do not count.
+        Empty places at the end of a row say the position of column 0, and do not count.
         """
         first = None
         # On a GPU the answer would have to be waited for.
