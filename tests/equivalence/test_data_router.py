@@ -20,7 +20,9 @@ from tests.stacks import LEFT, RIGHT, assert_agrees, run
 NDR: dict[str, Any] = dict(block="data-router", distribution="geometric", positions="direction")
 
 
-@pytest.mark.parametrize("padding", [LEFT, RIGHT], ids=["left", "right"])
+@pytest.mark.parametrize(
+    "padding", [LEFT, RIGHT, RIGHT.flip(0)], ids=["left", "right", "shortest first"]
+)
 @pytest.mark.parametrize(
     "options",
     [

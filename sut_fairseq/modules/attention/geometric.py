@@ -217,7 +217,8 @@ class _Order:
         else:
             # Keys before all these queries and keys after them need no question asked.
             before, after = self.first + rows.start, self.first + rows.stop
-            is_right = self._keys[before:after] > self._of(rows)[:1]
+            # (Not by the positions of any one sentence: it may be a short one.)
+            is_right = self._keys[before:after] > self._keys[before:after].view(-1, 1, 1)
             mirrored = self._sheared(prefix, before)
             torch.sub(left[..., :before], mirrored[..., :before], out=out[..., :before])
             torch.sub(mirrored[..., after:], right[..., after:], out=out[..., after:])
