@@ -30,6 +30,18 @@ router_settings() {
     esac
 }
 
+# small_router_settings UPDATES OPTIONS...: for 2 CPU cores; the options are for those that are not
+# recurrent.
+small_router_settings() {
+    updates="${updates:-$1}"
+    settings+=(--lr 5e-4 --warmup-updates 200 --batch-size 256 --weight-decay 0.01 --dropout 0.1)
+    if is_model lstm bilstm; then
+        settings+=(--lr 3e-3)
+    else
+        settings+=(--activation-dropout 0.1 "${@:2}")
+    fi
+}
+
 # is_model NAME...: whether the model is one of these, ACT or not.
 is_model() {
     case " $* " in

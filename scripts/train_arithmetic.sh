@@ -25,15 +25,7 @@ router_settings arithmetic
 settings+=(--clip-norm 1)
 
 if [ -n "$small" ]; then
-    updates="${updates:-10000}"
-    settings+=(--lr 5e-4 --warmup-updates 200 --batch-size 256 --weight-decay 0.01 --dropout 0.1)
-    if is_model lstm bilstm; then
-        settings+=(--lr 3e-3)
-    else
-        settings+=(
-            --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --activation-dropout 0.1
-        )
-    fi
+    small_router_settings 10000 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512
 elif is_model lstm bilstm; then
     updates="${updates:-200000}"
     settings+=(--lr 1e-3 --batch-size 256 --weight-decay 0)
