@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.evaluation import by_reference, groups_of
 from sut_fairseq.analysis.traces import depth_loops, recording
 from sut_fairseq.modules.errors import InputError
+from sut_fairseq.tasks.columns import order_of
 
 LENGTH = "length"  # of the source as the model reads it: begin and end tokens count
 
@@ -76,6 +78,37 @@ def depth_of_sentences(
     return found
 
 
+def by_group(
+    model: Any,
+    task: tasks.FairseqTask,
+    splits: Mapping[str, Sequence[int]],
+    by: str,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Average the steps of the sentences of several splits together, group by group.
+
+    Args:
+        model, task: as for `depth_of_sentences`.
+        splits: by the name of each split the numbers of its sentences.
+        by: what makes a group, as for `groups`.
+        options: `max_tokens` and `progress` of `depth_of_sentences`.
+
+    Returns:
+        in the order of the groups for each one `group`, how many `sentences`, and for each loop
+        that halts `<name>_steps`, the mean over the tokens of its sentences.
+
+    Raises:
+        InputError: if there is no such column, before anything is computed.
+    """
+    parts = {split: list(groups(task, split, by, own)) for split, own in splits.items()}
+    found: defaultdict[str, list[Mapping[str, Depth]]] = defaultdict(list)
+    for split, numbers in splits.items():
+        depths = depth_of_sentences(model, task, split, numbers, **options)
+        for group, members in parts[split]:
+            found[group] += [depths[number] for number in members]
+    return [{"group": group, **_average(found[group])} for group in sorted(found, key=order_of)]
+
+
 def groups(
     task: tasks.FairseqTask, split: str, by: str, numbers: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
@@ -92,10 +125,9 @@ def groups(
         yield str(size), [number for number in numbers if sizes[number] == size]
 
 
-def average(depths: Mapping[int, Mapping[str, Depth]], members: Sequence[int]) -> dict[str, float]:
-    """`sentences`, and for each loop `<name>_steps`: the mean over the tokens of all members."""
-    row: dict[str, float] = {"sentences": len(members)}
-    for name in depths[members[0]]:
-        own = [depths[number][name] for number in members]
+def _average(sentences: Sequence[Mapping[str, Depth]]) -> dict[str, float]:
+    row: dict[str, float] = {"sentences": len(sentences)}
+    for name in sentences[0]:
+        own = [depths[name] for depths in sentences]
         row[f"{name}_steps"] = sum(one.steps for one in own) / sum(one.tokens for one in own)
     return row

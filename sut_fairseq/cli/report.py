@@ -80,7 +80,10 @@ def _parser() -> argparse.ArgumentParser:
         help="most words that it may generate (default: %(default)s)",
     )
     parser.add_argument(
-        "--gen-subset", default="test", metavar="SPLIT", help="which split (default: %(default)s)"
+        "--gen-subset",
+        default="test",
+        metavar="SPLIT",
+        help="which split (default: %(default)s); with --steps-by also several, with commas",
     )
     heads = parser.add_mutually_exclusive_group()
     heads.add_argument(
@@ -104,7 +107,10 @@ def _parser() -> argparse.ArgumentParser:
         help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
     )
     parser.add_argument(
-        "--max-sentences", type=whole_number, metavar="N", help="with --steps-by: only the first N"
+        "--max-sentences",
+        type=whole_number,
+        metavar="N",
+        help="with --steps-by: only the first N of each",
     )
     parser.add_argument(
         "--max-tokens",
@@ -139,16 +145,17 @@ def _main(argv: Sequence[str] | None) -> None:
 def _report_steps(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
     """Write the average number of steps by group as a table and a picture."""
     greatest = average_steps.halting_stacks(model)
-    split, by = arguments.gen_subset, arguments.steps_by
-    numbers = _load_split(task, split, arguments.max_sentences)
-    evaluation.check_lengths(task, model, split, numbers)
-    groups = list(average_steps.groups(task, split, by, numbers))
-    with tqdm(total=len(numbers), desc="counting steps", unit="sentence", disable=None) as bar:
-        depths = average_steps.depth_of_sentences(
-            model, task, split, numbers, max_tokens=arguments.max_tokens, progress=bar.update
+    by = arguments.steps_by
+    splits = {}
+    for split in arguments.gen_subset.split(","):
+        splits[split] = _load_split(task, split, arguments.max_sentences)
+        evaluation.check_lengths(task, model, split, splits[split])
+    total = sum(map(len, splits.values()))
+    with tqdm(total=total, desc="counting steps", unit="sentence", disable=None) as bar:
+        rows = average_steps.by_group(
+            model, task, splits, by, max_tokens=arguments.max_tokens, progress=bar.update
         )
-    rows = [{"group": group, **average_steps.average(depths, members)} for group, members in groups]
-    title = f"{Path(task.cfg.data).name}, {split}"
+    title = f"{Path(task.cfg.data).name}, {', '.join(splits)}"
     figure = trace_plots.average_steps_figure(rows, by, greatest, title=title)
     for row in rows:
         shown = ", ".join(

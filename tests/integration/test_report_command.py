@@ -110,6 +110,26 @@ def test_average_steps(router: Path, classes: Path, tmp_path: Path) -> None:
         assert len(said.splitlines()) == len(groups)
 
 
+def test_average_steps_of_several_splits(trained: Path, data: Path, tmp_path: Path) -> None:
+    """Together they are the mean over the tokens of both."""
+    overrides = ("--model-overrides", "{'alpha_threshold': 0.4}")
+    found: list[dict[str, dict[str, str]]] = []
+    for subset in ("valid", "test", "valid,test"):
+        asked = words(f"--steps-by source_length --format png --gen-subset {subset}")
+        pictures(trained, data, tmp_path, *asked, *overrides)
+        with open(tmp_path / "steps_by_source_length.csv", newline="") as file:
+            found.append({row["group"]: row for row in csv.DictReader(file)})
+    valid, test, both = found
+    assert list(both) == sorted({*valid, *test}, key=int)
+    for group, row in both.items():
+        own = [rows[group] for rows in (valid, test) if group in rows]
+        counts = [int(one["sentences"]) for one in own]
+        assert int(row["sentences"]) == sum(counts)
+        # Sources of a group have the same length, so their tokens weigh like their number.
+        steps = sum(n * float(one["encoder_steps"]) for n, one in zip(counts, own)) / sum(counts)
+        assert float(row["encoder_steps"]) == pytest.approx(steps)
+
+
 def test_average_steps_are_those_of_evaluation(trained: Path, data: Path, tmp_path: Path) -> None:
     """With stick-breaking a token is read out where it stops."""
     overrides = ("--model-overrides", "{'alpha_threshold': 0.4}", "--gen-subset", "train")
