@@ -10,6 +10,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fairseq import options
@@ -96,15 +97,58 @@ def test_published_numbers(
     stamp: tuple[str, str], model: str, by: str, expected: str, tmp_path: Path
 ) -> None:
     """Only beside the same data, split and model."""
-    (tmp_path / "model").write_text(model)
     about = dict(zip(("dataset", "split"), stamp))
+    assert _published(tmp_path, about, model, "test", by) == expected
+    assert _published(tmp_path, {**about, "limited": True}, model, "test", by) == ""
+
+
+def test_published_numbers_like_training(tmp_path: Path) -> None:
+    """Some papers have numbers for sequences like those of training, which `valid` holds."""
+    about = {"dataset": "ctl", "split": "backward"}
+    assert _published(tmp_path, about, "lstm", "valid", "depth") == "all=59"
+    assert _published(tmp_path, about, "lstm", "test", "depth") == "all=22"
+    assert _published(tmp_path, about, "lstm", "valid_deep", "depth") == ""
+    assert _published(tmp_path, {"dataset": "cfq", "split": "mcd1"}, "ut", "valid", "") == ""
+
+
+def _published(folder: Path, about: dict[str, Any], model: str, subset: str, by: str) -> str:
+    (folder / "model").write_text(model)
+    (folder / "prepared.json").write_text(json.dumps(about))
     program = USER_DIR.parent / "scripts" / "_published.py"
-    for limited in (False, True):
-        about_all = {**about, "limited": True} if limited else about
-        (tmp_path / "prepared.json").write_text(json.dumps(about_all))
-        command = [sys.executable, program, tmp_path, tmp_path, "test", by]
-        shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        assert shown == ("" if limited else expected)
+    command = [sys.executable, program, folder, folder, subset, by]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_compare_runs(tmp_path: Path) -> None:
+    """Seeds of a model are put together, in their order; the paper's number stands beside them."""
+    (tmp_path / "prepared.json").write_text('{"dataset": "ctl", "split": "forward"}')
+    runs = []
+    for model, seed, percent in (("ndr", 2, 98.0), ("rel", 1, 20.0), ("ndr", 1, 100.0)):
+        run = tmp_path / f"{model}-{seed}"
+        run.mkdir()
+        (run / "model").write_text(f"{model}\n")
+        (run / "data").write_text(f"{tmp_path}\n")
+        (run / "command").write_text(f"fairseq-train {tmp_path} --seed {seed}")
+        (run / "test-by-depth.csv").write_text(f"group,percent\n9,1\nall,{percent}\n")
+        # Results of other settings, which are not asked for.
+        (run / "test-by-depth-6-steps.csv").write_text("group,percent\nall,7\n")
+        runs.append(run)
+    table = tmp_path / "table.csv"
+    shown = bash("compare_runs.sh", "--csv", table, *runs).stdout.splitlines()
+    assert " ".join(shown[1].split()) == "ctl forward ndr 1 2 100.00 98.00 99.00 1.41 100"
+    assert " ".join(shown[2].split()) == "ctl forward rel 1 20.00 20.00 23"
+    with open(table, newline="") as file:
+        assert [row["mean"] for row in csv.DictReader(file)] == ["99.00", "20.00"]
+
+    for arguments, expected in (
+        ((), "no run is given: name folders"),
+        ((tmp_path,), "is not the folder of a run"),
+        (("--subset", "valid", runs[0]), "has no result on `valid`: run its evaluate_*.sh with"),
+        (("--all",), "unknown option `--all`"),
+    ):
+        refused = bash("compare_runs.sh", *arguments, ok=False)
+        assert refused.returncode != 0 and expected in refused.stderr
+        assert "Traceback" not in refused.stderr
 
 
 def test_equal_macs(data: Path) -> None:

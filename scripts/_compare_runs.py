@@ -1,0 +1,103 @@
+"""The table of compare_runs.sh: results of runs, gathered by data set and model, seed by seed.
+
+Usage: _compare_runs.py SUBSET CSV RUN...
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from _published import published
+
+COLUMNS = ("data", "split", "model", "seeds", "each", "mean", "deviation", "paper")
+
+
+class Result(NamedTuple):
+    """Of one run: all sentences of a set, in per cent, and the paper's number if it has one."""
+
+    seed: int
+    percent: float
+    paper: float | None
+
+
+def read_run(run: Path, subset: str) -> tuple[tuple[str, str, str], Result]:
+    """Data set, split and model of a run that its evaluate script has evaluated, and its result.
+
+    Raises:
+        ValueError: if it is no such run.
+    """
+    if not (run / "command").is_file():
+        raise ValueError(f"{run} is not the folder of a run: give folders that train_*.sh made.")
+    # The result on all sentences does not depend on how they were grouped.
+    tables = [
+        path for path in sorted(run.glob(f"{subset}*.csv"))
+        if re.fullmatch(rf"{re.escape(subset)}(-by-\w+)?", path.stem)
+    ]  # fmt: skip
+    if not tables:
+        raise ValueError(
+            f"{run} has no result on `{subset}`: run its evaluate_*.sh"
+            + ("" if subset == "test" else f" with --subset {subset}")
+            + " first."
+        )
+    with open(tables[0], newline="", encoding="utf-8") as file:
+        row = next(row for row in csv.DictReader(file) if row["group"] == "all")
+    words = shlex.split((run / "command").read_text(encoding="utf-8"))
+    data = Path((run / "data").read_text(encoding="utf-8").strip())
+    model = (run / "model").read_text(encoding="utf-8").strip()
+    stamp = json.loads((data / "prepared.json").read_text(encoding="utf-8"))
+    paper = published(data, subset, model, "").get("all")
+    seed = int(words[words.index("--seed") + 1])
+    key = (stamp.get("dataset", data.name), stamp.get("split", ""), model)
+    return key, Result(seed, float(row["percent"]), paper)
+
+
+def table(runs: list[Path], subset: str) -> list[dict[str, str]]:
+    """A row for each data set, split and model, in the order of the runs."""
+    found: defaultdict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    for run in runs:
+        key, result = read_run(run, subset)
+        found[key].append(result)
+    rows = []
+    for key, results in found.items():
+        results.sort()
+        each = [result.percent for result in results]
+        paper = results[0].paper
+        cells = (
+            *key,
+            " ".join(str(result.seed) for result in results),
+            " ".join(f"{percent:.2f}" for percent in each),
+            f"{statistics.fmean(each):.2f}",
+            f"{statistics.stdev(each):.2f}" if len(each) > 1 else "",
+            "" if paper is None else f"{paper:g}",
+        )
+        rows.append(dict(zip(COLUMNS, cells)))
+    return rows
+
+
+def main() -> None:
+    subset, path, *runs = sys.argv[1:]
+    try:
+        rows = table([Path(run) for run in runs], subset)
+    except ValueError as error:
+        sys.exit(str(error))
+    lines = [COLUMNS, *(tuple(row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+    if path:
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
