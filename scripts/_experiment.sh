@@ -22,8 +22,8 @@ paper_settings() {
     esac
 }
 
-# small_settings UPDATES: states of 128, and a learning rate that decays to zero, without which few
-# updates do not reach far.
+# small_settings UPDATES [absolute]: states of 128, and a learning rate that decays to zero, without
+# which few updates do not reach far. With `absolute` positions are absolute too.
 small_settings() {
     updates="${updates:-$1}"
     settings=(
@@ -33,7 +33,10 @@ small_settings() {
     )
     case "$model" in
         # Lengths unseen in training need positions that are relative only.
-        sut | ut) settings+=(--arch "${model}_tiny" --no-token-positional-embeddings) ;;
+        sut | ut)
+            settings+=(--arch "${model}_tiny")
+            [ "${2:-}" = absolute ] || settings+=(--no-token-positional-embeddings)
+            ;;
         ndr) settings+=(--arch ndr_seq2seq_tiny) ;;
         transformer)
             settings+=(

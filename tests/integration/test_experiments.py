@@ -167,7 +167,8 @@ def test_equal_macs(data: Path) -> None:
 
 def _architecture_flags(parsed: Namespace) -> list[str]:
     names = [f"{side}_{name}" for side in ("encoder", "decoder") for name in _SIZES]
-    names += ["attention_head_dim"] if parsed.arch.startswith("sut") else []
+    if parsed.arch.startswith("sut"):
+        names += ["attention_head_dim", "attention_experts", "ffn_experts"]
     values = {name: getattr(parsed, name, None) for name in names}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in values.items() if value]
     return [*flags, "--share-all-embeddings"]
