@@ -24,7 +24,7 @@ read_training_options "$@"
 
 if [ -n "$small" ]; then
     small_settings 4000 absolute
-    settings+=(--dropout 0.1)
+    settings+=(--dropout 0.1 --lr 5e-3)
     case "$model" in
         # Experts that a token does not use cost nothing: as many as give both about as many
         # parameters, as in the paper's pairs.
