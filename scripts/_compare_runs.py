@@ -1,4 +1,4 @@
-"""The table of compare_runs.sh: results of runs, gathered by data set and model, seed by seed.
+"""The table of compare_runs.sh: results of runs that differ in nothing but the seed, put together.
 
 Usage: _compare_runs.py SUBSET CSV RUN...
 """
@@ -17,25 +17,41 @@ from typing import NamedTuple
 
 from _published import published
 
-COLUMNS = ("data", "split", "model", "seeds", "each", "mean", "deviation", "paper")
+COLUMNS = ("data", "split", "model", "first run", "seeds", "each", "mean", "deviation", "paper")
+OF_ONE_RUN = ("--seed", "--save-dir")  # options that seeds of the same settings differ in
 
 
 class Result(NamedTuple):
-    """Of one run: all sentences of a set, in per cent, and the paper's number if it has one."""
+    """Of one run.
 
+    Attributes:
+        settings: the command of its training, but for what is its own.
+        about: data set, split and model.
+        seed: of its training.
+        percent: right answers on all sentences of a set.
+        paper: the paper's number, if it has one.
+    """
+
+    settings: tuple[str, ...]
+    about: tuple[str, str, str]
     seed: int
     percent: float
     paper: float | None
 
 
-def read_run(run: Path, subset: str) -> tuple[tuple[str, str, str], Result]:
-    """Data set, split and model of a run that its evaluate script has evaluated, and its result.
+def read_run(run: Path, subset: str) -> Result:
+    """The result of a run that its evaluate script has evaluated.
 
     Raises:
         ValueError: if it is no such run.
     """
     if not (run / "command").is_file():
         raise ValueError(f"{run} is not the folder of a run: give folders that train_*.sh made.")
+    data = Path((run / "data").read_text(encoding="utf-8").strip())
+    if not (data / "prepared.json").is_file():
+        raise ValueError(
+            f"{run} was trained on {data}, which is no longer there: prepare it again."
+        )
     # The result on all sentences does not depend on how they were grouped.
     tables = [
         path for path in sorted(run.glob(f"{subset}*.csv"))
@@ -50,28 +66,33 @@ def read_run(run: Path, subset: str) -> tuple[tuple[str, str, str], Result]:
     with open(tables[0], newline="", encoding="utf-8") as file:
         row = next(row for row in csv.DictReader(file) if row["group"] == "all")
     words = shlex.split((run / "command").read_text(encoding="utf-8"))
-    data = Path((run / "data").read_text(encoding="utf-8").strip())
     model = (run / "model").read_text(encoding="utf-8").strip()
     stamp = json.loads((data / "prepared.json").read_text(encoding="utf-8"))
-    paper = published(data, subset, model, "").get("all")
-    seed = int(words[words.index("--seed") + 1])
-    key = (stamp.get("dataset", data.name), stamp.get("split", ""), model)
-    return key, Result(seed, float(row["percent"]), paper)
+    return Result(
+        settings=tuple(
+            word for before, word in zip(["", *words], words) if before not in OF_ONE_RUN
+        ),
+        about=(stamp.get("dataset", data.name), stamp.get("split", ""), model),
+        seed=int(words[words.index("--seed") + 1]),
+        percent=float(row["percent"]),
+        paper=published(data, subset, model, "").get("all"),
+    )
 
 
 def table(runs: list[Path], subset: str) -> list[dict[str, str]]:
-    """A row for each data set, split and model, in the order of the runs."""
-    found: defaultdict[tuple[str, str, str], list[Result]] = defaultdict(list)
+    """A row for all runs with the same settings, in the order in which they are first named."""
+    found: defaultdict[tuple[tuple[str, ...], ...], dict[Path, Result]] = defaultdict(dict)
     for run in runs:
-        key, result = read_run(run, subset)
-        found[key].append(result)
+        result = read_run(run, subset)
+        found[result.about, result.settings][run.resolve()] = result
     rows = []
-    for key, results in found.items():
-        results.sort()
+    for by_folder in found.values():
+        results = sorted(by_folder.values(), key=lambda result: result.seed)
         each = [result.percent for result in results]
         paper = results[0].paper
         cells = (
-            *key,
+            *results[0].about,
+            next(iter(by_folder)).name,
             " ".join(str(result.seed) for result in results),
             " ".join(f"{percent:.2f}" for percent in each),
             f"{statistics.fmean(each):.2f}",

@@ -10,9 +10,9 @@ usage() {
     cat <<'HELP'
 usage: bash scripts/compare_runs.sh [options] RUN...
 
-A table of runs, folders that train_*.sh made and evaluate_*.sh has evaluated: a row for each data
-set, split and model, with the result of every seed on all sentences, in per cent, their mean and the
-standard deviation of a sample.
+A table of runs, folders that train_*.sh made and evaluate_*.sh has evaluated: a row for all runs that
+differ in nothing but the seed, with the result of each on all sentences, in per cent, their mean and
+the standard deviation of a sample.
 
   --subset NAME  on which set (default: test)
   --csv FILE     write the rows into a CSV file too
@@ -37,6 +37,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[ -z "$csv" ] || [ -d "$(dirname -- "$csv")" ] || die "--csv $csv: there is no such folder; make it first."
 [ ${#runs[@]} -gt 0 ] || die "no run is given: name folders that the training scripts made."
 
 prepare_environment

@@ -120,31 +120,42 @@ def _published(folder: Path, about: dict[str, Any], model: str, subset: str, by:
 
 
 def test_compare_runs(tmp_path: Path) -> None:
-    """Seeds of a model are put together, in their order; the paper's number stands beside them."""
+    """Seeds of the same settings are put together; the paper's number stands beside them."""
     (tmp_path / "prepared.json").write_text('{"dataset": "ctl", "split": "forward"}')
     runs = []
-    for model, seed, percent in (("ndr", 2, 98.0), ("rel", 1, 20.0), ("ndr", 1, 100.0)):
-        run = tmp_path / f"{model}-{seed}"
+    for model, seed, percent, updates in (
+        ("ndr", 2, 98.0, 5),
+        ("rel", 1, 20.0, 5),
+        ("ndr", 1, 100.0, 5),
+        ("ndr", 1, 97.0, 9),
+    ):
+        run = tmp_path / f"{model}-{seed}-{updates}"
         run.mkdir()
         (run / "model").write_text(f"{model}\n")
         (run / "data").write_text(f"{tmp_path}\n")
-        (run / "command").write_text(f"fairseq-train {tmp_path} --seed {seed}")
+        (run / "command").write_text(
+            f"fairseq-train {tmp_path} --seed {seed} --save-dir {run} --max-update {updates}"
+        )
         (run / "test-by-depth.csv").write_text(f"group,percent\n9,1\nall,{percent}\n")
         # Results of other settings, which are not asked for.
         (run / "test-by-depth-6-steps.csv").write_text("group,percent\nall,7\n")
         runs.append(run)
     table = tmp_path / "table.csv"
     shown = bash("compare_runs.sh", "--csv", table, *runs).stdout.splitlines()
-    assert " ".join(shown[1].split()) == "ctl forward ndr 1 2 100.00 98.00 99.00 1.41 100"
-    assert " ".join(shown[2].split()) == "ctl forward rel 1 20.00 20.00 23"
+    assert [" ".join(line.split()) for line in shown[1:]] == [
+        "ctl forward ndr ndr-2-5 1 2 100.00 98.00 99.00 1.41 100",
+        "ctl forward rel rel-1-5 1 20.00 20.00 23",
+        "ctl forward ndr ndr-1-9 1 97.00 97.00 100",
+    ]
     with open(table, newline="") as file:
-        assert [row["mean"] for row in csv.DictReader(file)] == ["99.00", "20.00"]
+        assert [row["mean"] for row in csv.DictReader(file)] == ["99.00", "20.00", "97.00"]
 
     for arguments, expected in (
         ((), "no run is given: name folders"),
         ((tmp_path,), "is not the folder of a run"),
         (("--subset", "valid", runs[0]), "has no result on `valid`: run its evaluate_*.sh with"),
         (("--all",), "unknown option `--all`"),
+        (("--csv", tmp_path / "no" / "table.csv", runs[0]), "there is no such folder"),
     ):
         refused = bash("compare_runs.sh", *arguments, ok=False)
         assert refused.returncode != 0 and expected in refused.stderr
