@@ -74,6 +74,25 @@ class LabelTask(TranslationTask):
             groups = torch.tensor([self.groups.index(value) for value in values])
             self.datasets[split] = _WithGroups(dataset, groups)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The words of both dictionaries, for a checkpoint, whose numbers mean nothing without."""
+        return {"source_words": self.src_dict.symbols, "labels": self.tgt_dict.symbols}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Compare the dictionaries with those a checkpoint was trained with, where it names them.
+
+        Raises:
+            InputError: if they differ; that they have as many words proves nothing.
+        """
+        ours = self.state_dict()
+        for name, trained in state_dict.items():
+            if name in ours and ours[name] != trained:
+                raise InputError(
+                    f"the {name.replace('_', ' ')} of `{self.cfg.data}` are others than the model "
+                    f"was trained with ({_difference(ours[name], trained)}): give the folder of "
+                    "its training, or prepare this one with the dictionaries of that."
+                )
+
     @torch.no_grad()
     def label_scores(self, models: Sequence[Any], sample: dict[str, Any]) -> Tensor:
         """Log-probability of each label among all labels, the mean over the models of an ensemble.
@@ -147,6 +166,14 @@ def labels_of(dictionary: Dictionary) -> Tensor:
             "the target dictionary has no label that occurs in training: prepare the data again."
         )
     return torch.tensor(labels)
+
+
+def _difference(given: list[str], trained: list[str]) -> str:
+    """The first place where two dictionaries differ, in words."""
+    for number, (here, there) in enumerate(zip(given, trained)):
+        if here != there:
+            return f"number {number} is `{here}`, not `{there}`"
+    return f"{len(given)} words, not {len(trained)}"
 
 
 class _WithGroups(BaseWrapperDataset):

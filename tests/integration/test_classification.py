@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,26 @@ def test_a_model_of_fairseq(data: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint_last.pt"
     finished = run("sut-evaluate", "--path", checkpoint, "--data", data, "--device", "cpu")
     assert "accuracy" in finished.stdout and "depth" not in finished.stdout
+
+
+@pytest.mark.parametrize(
+    ("side", "sentence"),
+    [
+        ("src", "the source words of `{}` are others than the model was trained with (number"),
+        ("tgt", "the labels of `{}` are others than the model was trained with (number 4 is `mid`"),
+    ],
+)
+def test_dictionaries_of_the_same_size_with_other_words(
+    learnt: tuple[Path, Finished], data: Path, tmp_path: Path, side: str, sentence: str
+) -> None:
+    folder = tmp_path / "other"
+    shutil.copytree(data, folder)
+    dictionary = folder / f"dict.{side}.txt"
+    first, second, *others = dictionary.read_text().splitlines(keepends=True)
+    dictionary.write_text("".join([second, first, *others]))
+    finished = run("sut-evaluate", "--path", learnt[0], "--data", folder, ok=False)
+    assert finished.status == 2
+    assert sentence.format(folder) in finished.last_line and "Traceback" not in finished.stderr
 
 
 @pytest.mark.parametrize(
