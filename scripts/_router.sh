@@ -30,15 +30,21 @@ router_settings() {
     esac
 }
 
-# small_router_settings UPDATES OPTIONS...: for 2 CPU cores; the options are for those that are not
-# recurrent.
+# small_router_settings UPDATES BATCH OPTIONS...: for 2 CPU cores, so many updates of so many sources
+# unless the user says otherwise, at a rate that is held for two thirds of them and then decays; the
+# options are for those that are not recurrent.
 small_router_settings() {
     updates="${updates:-$1}"
-    settings+=(--lr 5e-4 --warmup-updates 200 --batch-size 256 --weight-decay 0.01 --dropout 0.1)
-    if is_model lstm bilstm; then
+    settings+=(
+        --lr 1e-3 --batch-size "$2" --weight-decay 0.01 --dropout 0.1
+        --lr-scheduler tri_stage --warmup-steps 200 --decay-steps $((updates / 3 + 1))
+        --hold-steps $((updates - updates / 3 > 200 ? updates - updates / 3 - 200 : 0))
+        --final-lr-scale 0.01
+    )
+    if is_model lstm bilstm dnc; then
         settings+=(--lr 3e-3)
     else
-        settings+=(--activation-dropout 0.1 "${@:2}")
+        settings+=("${@:3}")
     fi
 }
 

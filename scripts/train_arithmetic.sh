@@ -12,7 +12,7 @@ usage() {
 usage: bash scripts/train_arithmetic.sh --data DIR [--model NAME] [--small] [options]
 
 Train on simple arithmetic (data-prep/arithmetic.sh). Without --small: Table 8 of the paper. With
---small: states of 128, larger steps of the optimiser, 10,000 updates of 256 sources.
+--small: states of 128 and 12 steps, larger steps of the optimiser, 10,000 updates of 64 sources.
 
 HELP
     router_usage
@@ -25,7 +25,8 @@ router_settings arithmetic
 settings+=(--clip-norm 1)
 
 if [ -n "$small" ]; then
-    small_router_settings 10000 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512
+    small_router_settings 10000 64 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 \
+        --encoder-layers 12 --activation-dropout 0.1
 elif is_model lstm bilstm; then
     updates="${updates:-200000}"
     settings+=(--lr 1e-3 --batch-size 256 --weight-decay 0)
@@ -36,4 +37,4 @@ else
     updates="${updates:-100000}"
     settings+=(--lr 1.5e-4 --batch-size 512 --weight-decay 0.01)
 fi
-train accuracy
+train accuracy "${small:+500}"

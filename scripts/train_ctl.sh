@@ -26,21 +26,9 @@ router_settings ctl
 settings+=(--clip-norm 5)
 
 if [ -n "$small" ]; then
-    updates="${updates:-4000}"
-    settings+=(
-        --balance-lengths --lr 1e-3 --batch-size 256 --weight-decay 0.01 --dropout 0.1
-        --lr-scheduler tri_stage --warmup-steps 200 --decay-steps $((updates / 3 + 1))
-        --hold-steps $((updates - updates / 3 > 200 ? updates - updates / 3 - 200 : 0))
-        --final-lr-scale 0.01
-    )
-    if is_model lstm bilstm dnc; then
-        settings+=(--lr 3e-3)
-    else
-        settings+=(
-            --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 --encoder-layers 14
-            --activation-dropout 0.1 --training-steps-beyond-length 1
-        )
-    fi
+    settings+=(--balance-lengths)
+    small_router_settings 4000 256 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 \
+        --encoder-layers 14 --activation-dropout 0.1 --training-steps-beyond-length 1
 elif is_model lstm bilstm dnc; then
     updates="${updates:-20000}"
     settings+=(--lr 1e-3 --batch-size 256 --weight-decay 0)
