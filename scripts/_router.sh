@@ -48,6 +48,16 @@ small_router_settings() {
     fi
 }
 
+# train_small_router THIRDS LONGEST: `train` after so many thirds as many updates on sources of at most so
+# many tokens, all their lengths equally frequent: without, single operations are learned very slowly.
+train_small_router() {
+    local short=$(((updates * $1 + 2) / 3))
+    # Each source has a symbol before and after it.
+    train_short_first "$short" accuracy 500 --balance-lengths --valid-subset valid \
+        --max-source-positions $(($2 + 2)) --skip-invalid-size-inputs-valid-test \
+        --hold-steps "$short" --decay-steps 1
+}
+
 # is_model NAME...: whether the model is one of these, ACT or not.
 is_model() {
     case " $* " in

@@ -12,7 +12,8 @@ usage() {
 usage: bash scripts/train_arithmetic.sh --data DIR [--model NAME] [--small] [options]
 
 Train on simple arithmetic (data-prep/arithmetic.sh). Without --small: Table 8 of the paper. With
---small: states of 128 and 12 steps, larger steps of the optimiser, 10,000 updates of 64 sources.
+--small: states of 128 and 12 steps, larger steps of the optimiser, 9,000 updates of 64 sources, after
+3,000 on those of at most 13 tokens.
 
 HELP
     router_usage
@@ -25,7 +26,7 @@ router_settings arithmetic
 settings+=(--clip-norm 1)
 
 if [ -n "$small" ]; then
-    small_router_settings 10000 64 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 \
+    small_router_settings 9000 64 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 \
         --encoder-layers 12 --activation-dropout 0.1
 elif is_model lstm bilstm; then
     updates="${updates:-200000}"
@@ -37,4 +38,4 @@ else
     updates="${updates:-100000}"
     settings+=(--lr 1.5e-4 --batch-size 512 --weight-decay 0.01)
 fi
-train accuracy "${small:+500}"
+if [ -n "$small" ]; then train_small_router 1 13; else train accuracy; fi

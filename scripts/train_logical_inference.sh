@@ -44,11 +44,8 @@ else
 fi
 settings+=(--task classification_as_translation --group-column operators)
 if [ -n "$small" ]; then
-    all=("${settings[@]}") whole_run="$(run_folder)" all_updates="$updates"
-    out="$whole_run/short" updates=$(((updates * 3 + 4) / 5)) evaluation=""
-    settings+=(--train-subset short --total-num-update "$updates")
-    train accuracy 1000
-    out="$whole_run" updates="$all_updates" evaluation="evaluate_$experiment.sh --run OUT"
-    settings=("${all[@]}" --finetune-from-model "$whole_run/short/checkpoints/checkpoint_last.pt")
+    short=$(((updates * 3 + 4) / 5))
+    train_short_first "$short" accuracy 1000 --train-subset short --total-num-update "$short"
+else
+    train accuracy
 fi
-train accuracy "${small:+1000}"

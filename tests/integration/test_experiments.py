@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,13 @@ def bash(*words: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
 
 
 def settings(experiment: str, data: Path, *arguments: object) -> Namespace:
-    """What fairseq makes of the command that a training script would run."""
+    """What fairseq makes of the (last) command that a training script would run."""
     words = ("--data", data, "--dry-run", *arguments)
-    command = shlex.split(bash(f"train_{experiment}.sh", *words).stdout.splitlines()[-1])
-    assert command[0] == "fairseq-train"
-    return options.parse_args_and_arch(options.get_training_parser(), command[1:])
+    for line in bash(f"train_{experiment}.sh", *words).stdout.splitlines():
+        command = shlex.split(line)
+        assert command[0] == "fairseq-train"
+        parsed = options.parse_args_and_arch(options.get_training_parser(), command[1:])
+    return parsed
 
 
 @pytest.mark.parametrize("experiment", MODELS)
@@ -230,6 +233,25 @@ def test_from_data_to_table(text: Path, data: Path, tmp_path: Path) -> None:
     ]
     skipped = [float(row["skipped"]) for row in rows]
     assert skipped == sorted(skipped, reverse=True)
+
+
+def test_short_sources_first(tmp_path: Path) -> None:
+    """Small trainings on expressions start from the parameters of one on short expressions."""
+    data, out = tmp_path / "data", tmp_path / "run"
+    sizes = ("--sizes", 400, 40, 10, 10)
+    bash(USER_DIR.parent / "data-prep" / "arithmetic.sh", "--out", data, *sizes)
+    train = ("train_arithmetic.sh", "--data", data, "--small", "--model", "lstm", "--updates", 4)
+    assert bash(*train, "--out", out).stdout.count("evaluate it: ") == 1
+    first, second = ((folder / "train.log").read_text() for folder in (out / "short", out))
+    for log, updates in ((first, 2), (second, 4)):
+        assert f'"train_num_updates": "{updates}"' in log
+    lengths = Counter(len(line.split()) for line in (data / "text" / "train.src").open())
+    # As many of each length as of the most frequent one.
+    left_out = max(lengths.values()) * sum(length > 13 for length in lengths)
+    assert left_out and f"{left_out} samples have invalid sizes" in first.replace(",", "")
+    assert "invalid sizes" not in second
+    assert f"Loaded checkpoint {out / 'short' / 'checkpoints' / 'checkpoint_last.pt'}" in second
+    assert bash(*train, "--out", out).stdout.count("already trained") == 2
 
 
 @pytest.mark.parametrize("script", COMMANDS)
