@@ -13,7 +13,8 @@ usage: bash scripts/train_ctl.sh --data DIR [--model NAME] [--small] [options]
 
 Train on compositional table lookup (data-prep/ctl.sh). Without --small: Table 7 of the paper. With
 --small: states of 128, larger steps of the optimiser, as many steps of the model in training as a
-source has tokens and one more, all lengths equally often, 4,000 updates of 256 sources.
+source has tokens and one more (all 14 with ACT), all lengths equally often, 4,000 updates of 256
+sources.
 
 HELP
     router_usage
@@ -27,8 +28,10 @@ settings+=(--clip-norm 5)
 
 if [ -n "$small" ]; then
     settings+=(--balance-lengths)
+    # How many steps a length needs is what ACT shall find out by itself.
+    case "$model" in *_act*) steps=() ;; *) steps=(--training-steps-beyond-length 1) ;; esac
     small_router_settings 4000 256 --encoder-embed-dim 128 --encoder-ffn-embed-dim 256 \
-        --encoder-layers 14 --activation-dropout 0.1 --training-steps-beyond-length 1
+        --encoder-layers 14 --activation-dropout 0.1 ${steps[@]+"${steps[@]}"}
 elif is_model lstm bilstm dnc; then
     updates="${updates:-20000}"
     settings+=(--lr 1e-3 --batch-size 256 --weight-decay 0)
