@@ -183,16 +183,15 @@ choose another --out."
     [ -z "$evaluation" ] || say "evaluate it: bash scripts/${evaluation/OUT/$out}"
 }
 
-# train_short_first UPDATES METRIC EVERY OPTION...: `train` in two parts. The first makes so many updates
-# with options that keep to short sources, in the folder `short` of the run; the second has all sources
-# and starts with the parameters of the first.
-train_short_first() {
-    local all=("${settings[@]}") all_updates="$updates" all_evaluation="$evaluation" whole_run
+# train_part FOLDER UPDATES METRIC EVERY [OPTION...]: `train` with so many updates and these options, in a
+# folder of that name within the run's; what is trained next starts with the parameters that come out.
+train_part() {
+    local whole_run
     whole_run="$(run_folder)"
-    out="$whole_run/short" updates="$1" evaluation=""
-    settings+=("${@:4}")
-    train "$2" "$3"
-    out="$whole_run" updates="$all_updates" evaluation="$all_evaluation"
-    settings=("${all[@]}" --finetune-from-model "$whole_run/short/checkpoints/checkpoint_last.pt")
-    train "$2" "$3"
+    (
+        out="$whole_run/$1" updates="$2" evaluation=""
+        settings+=("${@:5}")
+        train "$3" "$4"
+    )
+    settings+=(--finetune-from-model "$whole_run/$1/checkpoints/checkpoint_last.pt")
 }

@@ -48,14 +48,19 @@ small_router_settings() {
     fi
 }
 
-# train_small_router THIRDS LONGEST: `train` after so many thirds as many updates on sources of at most so
-# many tokens, all their lengths equally frequent: without, single operations are learned very slowly.
+# train_small_router THIRDS:LONGEST...: `train` after parts of so many thirds as many updates on sources of
+# at most so many tokens, all their lengths equally frequent: without, single operations are learned
+# very slowly.
 train_small_router() {
-    local short=$(((updates * $1 + 2) / 3))
-    # Each source has a symbol before and after it.
-    train_short_first "$short" accuracy 500 --balance-lengths --valid-subset valid \
-        --max-source-positions $(($2 + 2)) --skip-invalid-size-inputs-valid-test \
-        --hold-steps "$short" --decay-steps 1
+    local part longest short
+    for part in "$@"; do
+        longest="${part#*:}" short=$(((updates * ${part%:*} + 2) / 3))
+        # Each source has a symbol before and after it.
+        train_part "up-to-$longest" "$short" accuracy 500 --balance-lengths --valid-subset valid \
+            --max-source-positions $((longest + 2)) --skip-invalid-size-inputs-valid-test \
+            --hold-steps "$short" --decay-steps 1
+    done
+    train accuracy 500
 }
 
 # is_model NAME...: whether the model is one of these, ACT or not.

@@ -38,4 +38,4 @@ else
     updates="${updates:-100000}"
     settings+=(--lr 1.5e-4 --batch-size 512 --weight-decay 0.01)
 fi
-if [ -n "$small" ]; then train_small_router 1 13; else train accuracy; fi
+if [ -n "$small" ]; then train_small_router 1:13; else train accuracy; fi

@@ -45,7 +45,6 @@ fi
 settings+=(--task classification_as_translation --group-column operators)
 if [ -n "$small" ]; then
     short=$(((updates * 3 + 4) / 5))
-    train_short_first "$short" accuracy 1000 --train-subset short --total-num-update "$short"
-else
-    train accuracy
+    train_part short "$short" accuracy 1000 --train-subset short --total-num-update "$short"
 fi
+train accuracy "${small:+1000}"

@@ -242,7 +242,7 @@ def test_short_sources_first(tmp_path: Path) -> None:
     bash(USER_DIR.parent / "data-prep" / "arithmetic.sh", "--out", data, *sizes)
     train = ("train_arithmetic.sh", "--data", data, "--small", "--model", "lstm", "--updates", 4)
     assert bash(*train, "--out", out).stdout.count("evaluate it: ") == 1
-    first, second = ((folder / "train.log").read_text() for folder in (out / "short", out))
+    first, second = ((folder / "train.log").read_text() for folder in (out / "up-to-13", out))
     for log, updates in ((first, 2), (second, 4)):
         assert f'"train_num_updates": "{updates}"' in log
     lengths = Counter(len(line.split()) for line in (data / "text" / "train.src").open())
@@ -250,7 +250,7 @@ def test_short_sources_first(tmp_path: Path) -> None:
     left_out = max(lengths.values()) * sum(length > 13 for length in lengths)
     assert left_out and f"{left_out} samples have invalid sizes" in first.replace(",", "")
     assert "invalid sizes" not in second
-    assert f"Loaded checkpoint {out / 'short' / 'checkpoints' / 'checkpoint_last.pt'}" in second
+    assert f"Loaded checkpoint {out / 'up-to-13' / 'checkpoints' / 'checkpoint_last.pt'}" in second
     assert bash(*train, "--out", out).stdout.count("already trained") == 2
 
 
