@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Shows:    the Neural Data Router computes expressions that are nested more deeply than in training.
 # Machine:  one GPU; with --small 2 CPU cores.
-# Time:     see docs/results.md.
+# Time:     with --small see docs/results.md.
 # Expect:   the paper, accuracy on depth 7 and 8: 0.98, baselines at most 0.82.
 set -euo pipefail
 . "$(dirname -- "${BASH_SOURCE[0]}")/_experiment.sh"

@@ -14,8 +14,8 @@ usage() {
 usage: bash scripts/train_listops_dependency.sh --data DIR [--model NAME] [--small] [options]
 
 Train on ListOps balanced by dependency depth (data-prep/listops_dependency.sh). Without --small: Table
-9 of the paper. With --small: states of 128 and 12 steps, larger steps of the optimiser, 3,000
-updates of 64 sources, after 4,000 on those of at most 7 and 4,000 on those of at most 14 tokens.
+9 of the paper. With --small: states of 128 and 12 steps, larger steps of the optimiser, 2,400
+updates of 64 sources, after 4,000 on those of at most 7 and 8,000 on those of at most 14 tokens.
 
 HELP
     router_usage
@@ -28,7 +28,7 @@ router_settings listops
 settings+=(--clip-norm 1)
 
 if [ -n "$small" ]; then
-    small_router_settings 3000 64 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 \
+    small_router_settings 2400 64 --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 \
         --encoder-attention-heads 8 --encoder-layers 12 --dropout 0 --activation-dropout 0
 elif is_model lstm bilstm; then
     updates="${updates:-200000}"
@@ -40,4 +40,4 @@ else
     updates="${updates:-100000}"
     settings+=(--lr 2e-4 --batch-size 512 --weight-decay 0.09)
 fi
-if [ -n "$small" ]; then train_small_router 4:7 4:14; else train accuracy; fi
+if [ -n "$small" ]; then train_small_router 5:7 10:14; else train accuracy; fi
