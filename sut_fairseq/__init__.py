@@ -13,7 +13,7 @@ import torch
 
 from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._requirements import check_requirements
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 __version__ = "0.1.0"
 

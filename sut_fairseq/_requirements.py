@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 OLDEST_TORCH = (2, 6)
 

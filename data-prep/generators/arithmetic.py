@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import random
 from bisect import bisect
-from functools import lru_cache
+from collections.abc import Callable, Generator
+from functools import cache
 from itertools import accumulate
-from typing import Callable, Generator, NamedTuple
+from typing import NamedTuple
 
 from by_depth import Depths, Sizes, add_test_depths, make_parser, make_parts
 from dataset import Example, Parts, prepare
@@ -49,7 +50,7 @@ class Choice(NamedTuple):
     sums: list[float]
 
 
-@lru_cache(maxsize=None)
+@cache
 def probability(form: Form) -> float:
     """Return the probability that an argument has a form."""
     if form == DIGIT:
@@ -58,7 +59,7 @@ def probability(form: Form) -> float:
     return OPERATION_PROBABILITY * sums[-1] if sums else 0.0
 
 
-@lru_cache(maxsize=None)
+@cache
 def choice(form: Form) -> Choice:
     """Return what the arguments of an operation of a form can be."""
     depths = range(form.depth)

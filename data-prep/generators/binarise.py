@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Iterable
 
 from parallel_pairs import SIDES
 from text_files import InputError

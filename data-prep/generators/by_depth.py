@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import Callable, Generator, Iterator, Mapping, NamedTuple, Sequence
+from typing import NamedTuple
 
 import preparation
 from dataset import Example, Parts, keyed_order

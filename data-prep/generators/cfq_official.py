@@ -8,9 +8,10 @@ import json
 import operator
 import tarfile
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, TextIO, Tuple
+from typing import Any, TextIO
 
 from raw_files import obtain
 from text_files import InputError
@@ -24,7 +25,7 @@ FIELDS = ("questionPatternModEntities", "sparqlPatternModEntities")
 CHUNK = 1 << 20
 LARGEST = 1 << 24  # characters of one entry; a real one has some thousands
 
-Row = Tuple[str, str, str]  # where it stands, question, query
+Row = tuple[str, str, str]  # where it stands, question, query
 
 
 def download() -> Path:

@@ -9,7 +9,7 @@ sizes are those of the Neural Data Router, Csordas et al., 2022.)
 from __future__ import annotations
 
 import random
-from typing import Dict, Generator
+from collections.abc import Generator
 
 from by_depth import Depths, Sizes, make_parser, make_parts
 from dataset import Example, Parts, prepare
@@ -20,7 +20,7 @@ FUNCTIONS = "abcdefghi"
 SIZES = Sizes(53_704, 1_000, 3_000, 2_000)
 DEPTHS = Depths(range(1, 6), range(6, 9), range(9, 11))
 
-Functions = Dict[str, Dict[str, str]]
+Functions = dict[str, dict[str, str]]
 
 
 def make_functions(seed: int) -> Functions:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence
+from typing import NamedTuple
 
 import preparation
 from parallel_pairs import Inputs
@@ -29,7 +30,7 @@ class Example(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-Parts = Dict[str, List[Example]]
+Parts = dict[str, list[Example]]
 
 
 def make_parser(program: str, description: str, raw: str, epilog: str = "") -> Parser:

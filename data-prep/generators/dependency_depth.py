@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import random
 from bisect import bisect
+from collections.abc import Callable, Generator
 from itertools import accumulate, count, product
-from typing import Callable, Generator, NamedTuple, Tuple
+from typing import NamedTuple
 
 from dataset import Example
 from text_chunks import ordered_map
@@ -26,7 +27,7 @@ MOST_ARGUMENTS = 5
 OPERATOR_PROBABILITY = 0.3
 ATTEMPTS = 20_000  # in a piece of work
 
-Argument = Tuple[int, int]  # value and dependency depth
+Argument = tuple[int, int]  # value and dependency depth
 
 
 def minimum(arguments: list[Argument]) -> Argument:

@@ -8,8 +8,9 @@ a digit.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Callable, Iterator, NamedTuple
+from typing import NamedTuple
 
 from dataset import Example
 from text_chunks import cores, ordered_map

@@ -7,8 +7,8 @@ its target. A function's synonym in the substitutivity test, `append_twin`, does
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable, List
 
 from dataset import Example, Parts, check_counts, make_parser, prepare, sizes, take_validation
 from parallel_pairs import read_pairs
@@ -23,7 +23,7 @@ SMALL_ADDRESS = (
     "https://raw.githubusercontent.com/MathijsMul/pcfg-set/master/data/pcfg_set/10K/random_split"
 )
 
-String = List[str]
+String = list[str]
 UNARY: dict[str, Callable[[String], String]] = {
     "copy": lambda x: x,
     "reverse": lambda x: x[::-1],

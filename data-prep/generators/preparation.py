@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import Any
 
 from fairseq_folder import check_fairseq, make_folder, report_current
 from parallel_pairs import Inputs, checksum

@@ -13,7 +13,8 @@ A cut-off divides all commands at another number of actions, and has a test set 
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from dataset import Example, Parts, keyed_order
 from scan_grammar import all_pairs, make_pair

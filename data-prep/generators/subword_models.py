@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 from pathlib import Path
-from typing import Iterable, Iterator, NamedTuple, Tuple
+from typing import NamedTuple
 
 from text_files import InputError
 
-Pair = Tuple[str, str]
+Pair = tuple[str, str]
 
 # Beyond these the memory of the learners would grow and the subwords hardly change.
 BPE_WORDS = 500_000  # different words, the most frequent ones

@@ -7,18 +7,19 @@ import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from multiprocessing import Pipe, Process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, Tuple, TypeVar
+from typing import Any, TypeVar
 
 from text_files import InputError
 
 CHUNK = 1000  # pairs
 
-Pairs = List[Tuple[str, str]]
+Pairs = list[tuple[str, str]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

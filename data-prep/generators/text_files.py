@@ -11,8 +11,9 @@ import gzip
 import signal
 import sys
 import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, NoReturn
+from typing import NoReturn
 
 
 class InputError(Exception):

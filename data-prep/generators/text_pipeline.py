@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from parallel_pairs import SIDES, Inputs, check_text, copy_columns, read_pairs
 from segmentation import Segmenter

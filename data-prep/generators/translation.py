@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, NamedTuple, Sequence
+from typing import NamedTuple
 
 import preparation
 from parallel_pairs import Inputs, evenly_spaced
@@ -23,7 +24,7 @@ class Corpus(NamedTuple):
     sizes: tuple[int, ...]
 
 
-Sets = Dict[str, List[Corpus]]  # train, valid, test and further evaluation sets
+Sets = dict[str, list[Corpus]]  # train, valid, test and further evaluation sets
 
 
 def make_parser(program: str, description: str, raw: str, bpe: int, epilog: str = "") -> Parser:

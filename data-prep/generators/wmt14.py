@@ -13,9 +13,9 @@ import re
 import shutil
 import tarfile
 import zlib
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Iterator
 
 from raw_files import find, obtain
 from text_files import InputError, read_lines, run, write_lines

@@ -11,7 +11,7 @@ from fairseq import tasks
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.evaluation import by_reference, groups_of
 from sut_fairseq.analysis.traces import depth_loops, recording
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of
 
 LENGTH = "length"  # of the source as the model reads it: begin and end tokens count

@@ -26,9 +26,9 @@ from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
 from torch import Tensor, nn
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sut_fairseq import metrics
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.depth import count_depth, skipped
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.statistics import HaltingStatistics
 from sut_fairseq.tasks.columns import order_of, read_column
 from sut_fairseq.tasks.labels import LabelTask

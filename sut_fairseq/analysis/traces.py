@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.analysis.depth import stacks
+from sut_fairseq.errors import InputError
 from sut_fairseq.modules.attention.interface import Memory
-from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.halting import HaltingState
 from sut_fairseq.modules.stack import Stack
 from sut_fairseq.modules.tokens import ActiveTokens

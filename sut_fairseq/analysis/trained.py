@@ -10,7 +10,7 @@ from fairseq.data import FairseqDataset
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
-from sut_fairseq.modules.errors import InputError, check
+from sut_fairseq.errors import InputError, check
 
 # Overrides that say nothing about the model.
 _OF_DATA = ("balance_lengths", "data", "group_column")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.analysis.depth import never_halt
-from sut_fairseq.modules.errors import InputError, check
+from sut_fairseq.errors import InputError, check
 
 
 def build(

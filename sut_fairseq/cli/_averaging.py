@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 class ParameterAverage:

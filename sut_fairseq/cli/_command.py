@@ -20,7 +20,7 @@ import torch
 # fairseq's own settings load under `weights_only=True` because importing the package allow-lists
 # their few classes.
 import sut_fairseq  # noqa: F401
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.tokenization import TokenizationError
 
 BAD_INPUT = 2

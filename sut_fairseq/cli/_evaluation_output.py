@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.analysis import evaluation_plots
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 COLUMNS = (
     *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),

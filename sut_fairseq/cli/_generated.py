@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 # T-<id> <tab> reference;  H-<id> and D-<id> <tab> score <tab> hypothesis (D: detokenised).
 _LINE = re.compile(r"([THD])-(\d+)(?:\t(.*))?")

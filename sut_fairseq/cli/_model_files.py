@@ -15,7 +15,7 @@ from fairseq.data import data_utils
 from sut_fairseq.cli._averaging import write_atomically
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import setting
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.tokenization import FILE as TOKENIZATION
 from sut_fairseq.tokenization import TextSide, load_tokenization
 

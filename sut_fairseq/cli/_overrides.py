@@ -7,7 +7,7 @@ import ast
 from difflib import get_close_matches
 from typing import Any
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 def parse_overrides(text: str) -> dict[str, Any]:

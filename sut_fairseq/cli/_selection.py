@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 # The names fairseq-train gives, the most telling first: a checkpoint that lies there under several
 # names is listed under the first.

@@ -16,7 +16,7 @@ from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import units_with_threshold
 from sut_fairseq.cli._model_files import ModelFiles
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 @dataclass(frozen=True)

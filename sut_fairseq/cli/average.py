@@ -21,7 +21,7 @@ from sut_fairseq.cli._selection import (
     find_checkpoints,
     with_metric,
 )
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 @dataclass

@@ -21,7 +21,7 @@ from sut_fairseq.analysis.benchmark import (
 from sut_fairseq.analysis.benchmark.report import Report
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
-from sut_fairseq.modules.errors import InputError, check, check_choice
+from sut_fairseq.errors import InputError, check, check_choice
 
 _SUBJECTS: dict[str, tuple[Any, str]] = {
     "experts": (

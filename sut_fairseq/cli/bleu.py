@@ -14,7 +14,7 @@ import sacrebleu
 
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.tokenization import TextSide, load_tokenization
 
 # As in the script the published scores were made with: in `a-b-c` a hyphen whose left neighbour

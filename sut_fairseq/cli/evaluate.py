@@ -20,7 +20,7 @@ from sut_fairseq.cli import _evaluation_output
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
 from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
-from sut_fairseq.modules.errors import InputError, check
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.sparql import conjuncts
 from sut_fairseq.tasks.labels import LabelTask
 from sut_fairseq.tokenization import load_tokenization

@@ -21,7 +21,7 @@ from sut_fairseq.analysis.complexity import (
     without_padding,
 )
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

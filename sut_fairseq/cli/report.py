@@ -25,7 +25,7 @@ from sut_fairseq.analysis.traces import depth_loops, trace
 from sut_fairseq.cli._command import load_checkpoint, run_command, whole_number
 from sut_fairseq.cli._evaluation_output import write_whole
 from sut_fairseq.cli._overrides import check_overrides, parse_overrides
-from sut_fairseq.modules.errors import InputError, check
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask
 
 FORMATS = ("png", "pdf", "svg")

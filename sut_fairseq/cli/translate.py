@@ -16,7 +16,7 @@ from tqdm import tqdm
 from sut_fairseq.cli._command import run_command, whole_number
 from sut_fairseq.cli._model_files import export, find_model
 from sut_fairseq.cli._translator import Search, Translator
-from sut_fairseq.modules.errors import check
+from sut_fairseq.errors import check
 from sut_fairseq.tokenization import FILE as TOKENIZATION
 
 LINES_OF_A_FILE = 1000

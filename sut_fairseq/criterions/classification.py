@@ -16,7 +16,7 @@ from sut_fairseq.criterions.cross_entropy_with_auxiliary import (
     CrossEntropyWithAuxiliaryConfig,
     CrossEntropyWithAuxiliaryCriterion,
 )
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 @register_criterion("classification", dataclass=CrossEntropyWithAuxiliaryConfig)

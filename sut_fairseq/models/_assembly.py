@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fairseq import utils
 from torch import nn
 
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.act import DehghaniHalting, GravesHalting
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions import Geometric, Softmax
@@ -22,7 +23,6 @@ from sut_fairseq.modules.attention.state_scores import (
 )
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
-from sut_fairseq.modules.errors import check, check_choice
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.halting import StickBreakingHalting
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward

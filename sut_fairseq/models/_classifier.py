@@ -8,7 +8,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 class Classifier(BaseFairseqModel):

@@ -8,8 +8,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.modules.dropout import Dropout
-from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.positions import SinusoidalPositions
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from fairseq.models import register_model_architecture
 
+from sut_fairseq.errors import InputError
+
 # Imported so that the model that the architectures belong to is registered first.
 from sut_fairseq.models import universal_transformer  # noqa: F401
-from sut_fairseq.modules.errors import InputError
 
 _WITH_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
 

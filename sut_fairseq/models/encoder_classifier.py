@@ -12,12 +12,12 @@ from fairseq.models import register_model
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._assembly import build_stack
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
 from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
-from sut_fairseq.modules.errors import check, check_choice
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045

@@ -11,10 +11,10 @@ from fairseq.models import register_model
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._embedding import check_precision
 from sut_fairseq.modules.dropout import Dropout
-from sut_fairseq.modules.errors import InputError, check, check_choice
 from sut_fairseq.modules.recurrent.dnc import DNC
 from sut_fairseq.modules.recurrent.lstm import LSTM
 from sut_fairseq.modules.recurrent.memory import ExternalMemory

@@ -15,11 +15,11 @@ from fairseq.models import (
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
 from sut_fairseq.modules.attention.cache import DecodingCache
-from sut_fairseq.modules.errors import InputError
 from sut_fairseq.modules.stack import Stack, StackOutput
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sut_fairseq.errors import check
 from sut_fairseq.modules.arrangement import DistinctRows
-from sut_fairseq.modules.errors import check
 from sut_fairseq.modules.halting import Halting, mass_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 

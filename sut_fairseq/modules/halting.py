@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.errors import check
 from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.dropout import Dropout
-from sut_fairseq.modules.errors import check
 from sut_fairseq.modules.tokens import ActiveTokens
 
 

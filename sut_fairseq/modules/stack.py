@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.block import Block
-from sut_fairseq.modules.errors import check, check_choice
 from sut_fairseq.modules.halting import Halting, HaltingState
 from sut_fairseq.modules.tokens import LAYOUTS, ActiveTokens
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 _SIDES = ("src", "tgt")
 

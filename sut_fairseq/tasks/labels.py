@@ -4,7 +4,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, LanguagePairDataset
@@ -13,7 +13,7 @@ from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of, read_column
 
 
@@ -21,7 +21,7 @@ from sut_fairseq.tasks.columns import order_of, read_column
 class LabelTaskConfig(TranslationConfig):
     """The options of `translation`, and the groups that accuracy is reported for."""
 
-    group_column: Optional[str] = field(
+    group_column: str | None = field(
         default=None,
         metadata={
             "help": "report validation accuracy for each value of this column (a file "

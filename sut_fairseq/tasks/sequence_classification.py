@@ -10,7 +10,7 @@ from fairseq.data import FairseqDataset, LanguagePairDataset, PrependTokenDatase
 from fairseq.tasks import register_task
 from torch import Tensor
 
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 

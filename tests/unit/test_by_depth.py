@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Generator
 from itertools import count
-from typing import Generator
 
 import pytest
 from by_depth import Depths, Sizes, distinct, divide, make_parts, proportional, share

@@ -15,7 +15,7 @@ import torch
 
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli.user_dir import main as user_dir
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 RAN: list[str] = []
 

@@ -8,15 +8,16 @@ import random
 import re
 import statistics
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice, permutations
-from typing import Any, Callable, List, Tuple, Union
+from typing import Any
 
 import dependency_depth
 import pytest
 from by_depth import Depths, make_parts
 from dataset import Example, Parts
 
-Tree = Union[int, Tuple[str, List[Any]]]
+Tree = int | tuple[str, list[Any]]
 
 
 def parse(expression: str) -> Tree:

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from sut_fairseq import _requirements
-from sut_fairseq.modules.errors import InputError
+from sut_fairseq.errors import InputError
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, **installed: str) -> None:

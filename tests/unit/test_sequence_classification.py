@@ -17,10 +17,10 @@ from torch import Tensor
 
 from sut_fairseq import losses
 from sut_fairseq.criterions.classification import ClassificationCriterion
+from sut_fairseq.errors import InputError
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier, RecurrentClassifierConfig
-from sut_fairseq.modules.errors import InputError
 from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.sequence_classification import (
     SequenceClassificationConfig,

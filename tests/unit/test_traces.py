@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from sut_fairseq.analysis import trace_plots
 from sut_fairseq.analysis.traces import StackTrace, recording, trace
+from sut_fairseq.errors import InputError
 from sut_fairseq.models.encoder_classifier import EncoderClassifier
-from sut_fairseq.modules.errors import InputError
 from tests import references
 from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model
 from tests.unit.test_sequence_classification import classifier, sources

@@ -16,12 +16,12 @@ from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
+from sut_fairseq.errors import check
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
 from sut_fairseq.modules.attention.position_scores import RelativeWindow
-from sut_fairseq.modules.errors import check
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens

@@ -21,7 +21,7 @@ from sut_fairseq.analysis.depth import (
     stacks,
     units_with_threshold,
 )
-from sut_fairseq.modules.errors import check
+from sut_fairseq.errors import check
 from sut_fairseq.modules.halting import StickBreakingHalting, StickBreakingState
 from sut_fairseq.modules.stack import StackOutput
 

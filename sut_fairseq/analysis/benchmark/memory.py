@@ -13,7 +13,7 @@ from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step, sample_of, training_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.analysis.untrained import random_batch
-from sut_fairseq.modules.errors import check
+from sut_fairseq.errors import check
 
 REPETITIONS = 3
 

@@ -11,10 +11,10 @@ from torch import nn
 from sut_fairseq.analysis.complexity import count
 from sut_fairseq.analysis.untrained import build, random_batch
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.architectures import ARCHITECTURES
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from sut_fairseq.modules.errors import InputError, check
 
 COMMAND = "sut-benchmark"
 

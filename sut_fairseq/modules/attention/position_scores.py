@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from sut_fairseq.errors import check
 from sut_fairseq.modules.attention.interface import Pairing
-from sut_fairseq.modules.errors import check
 
 
 def content_scores(queries: Tensor, keys: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.modules.errors import check, check_choice
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.grouped import grouped_input, grouped_output
 from sut_fairseq.modules.routing.segments import SegmentInput, SegmentOutput

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sut_fairseq.errors import check
 from sut_fairseq.modules.dropout import Dropout
-from sut_fairseq.modules.errors import check
 from sut_fairseq.statistics import RoutingStatistics, route_statistics
 
 
