@@ -4,7 +4,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, LanguagePairDataset
@@ -21,7 +21,7 @@ from sut_fairseq.tasks.columns import order_of, read_column
 class LabelTaskConfig(TranslationConfig):
     """The options of `translation`, and the groups that accuracy is reported for."""
 
-    group_column: str | None = field(
+    group_column: Optional[str] = field(  # noqa: UP045 - fairseq knows no `str | None`
         default=None,
         metadata={
             "help": "report validation accuracy for each value of this column (a file "
