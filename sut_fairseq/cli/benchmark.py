@@ -56,7 +56,7 @@ _SUBJECTS: dict[str, tuple[Any, str]] = {
 }
 
 _DEVICES = ("cpu", "cuda")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,7 +120,7 @@ def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
         "--dtype",
         default="float32",
         metavar="NAME",
-        help="float32, or bfloat16 under autocast (default: %(default)s)",
+        help="float32, or bfloat16 or float16 under autocast (default: %(default)s)",
     )
     group.add_argument(
         "--threads", type=int, metavar="N", help="threads on the CPU (default: torch's own choice)"

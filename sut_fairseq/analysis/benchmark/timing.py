@@ -24,7 +24,7 @@ class Conditions:
 
     Attributes:
         device: the CPU or a GPU.
-        dtype: float32, or bfloat16: then under autocast, with parameters in float32.
+        dtype: float32, or bfloat16 or float16: then under autocast, with parameters in float32.
         repetitions: how often each variant is measured, after a fifth as many runs to warm up.
         seed: of weights, inputs and whatever else is drawn.
     """
@@ -37,7 +37,8 @@ class Conditions:
     def autocast(self) -> AbstractContextManager[object]:
         """The context in which a forward pass has `dtype`."""
         enabled = self.dtype != torch.float32
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+        dtype = self.dtype if enabled else None
+        return torch.autocast(self.device.type, dtype=dtype, enabled=enabled)
 
     def synchronise(self) -> None:
         """Wait until the device has done its work."""
