@@ -49,12 +49,21 @@ def room_of(module: str) -> str:
     return module.split(".")[0]
 
 
-def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
+def statements(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:
+    """All nodes of a module; those under `if TYPE_CHECKING`, which never run, only `for_types`."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        never_runs = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if for_types or not never_runs:
+            yield from statements(node, for_types)
+
+
+def imported(tree: ast.AST, module: str, is_package: bool, for_types: bool) -> Iterator[str]:
     """Absolute dotted names that a module imports anywhere, inside functions too.
 
     `from a import b` gives both a and a.b, since b may be a module or not.
     """
-    for node in ast.walk(tree):
+    for node in statements(tree, for_types):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -67,14 +76,13 @@ def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def read(root: Path) -> dict[str, set[str]]:
+def read(root: Path, *, for_types: bool = True) -> dict[str, set[str]]:
     """All imports of each module of a package."""
-    return {
-        name_of(path, root): set(
-            imported(ast.parse(path.read_text()), name_of(path, root), path.stem == "__init__")
-        )
-        for path in sorted(root.rglob("*.py"))
-    }
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        name, tree = name_of(path, root), ast.parse(path.read_text())
+        found[name] = set(imported(tree, name, path.stem == "__init__", for_types))
+    return found
 
 
 def inside(imports: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -124,7 +132,7 @@ def test_every_layer_keeps_to_its_own() -> None:
 
 
 def test_no_circles() -> None:
-    assert circle(read(ROOT)) == []
+    assert circle(read(ROOT, for_types=False)) == []
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,9 @@ def model_of(**options: Any) -> UniversalTransformerModel:
 
 def objective(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """Our criterion with every term that has a gradient of its own."""
-    weights = {
-        f"{name}_weight": 0.1
-        for name in ("mutual_information", "expected_depth", "remainder", "router_z")
-    }
-    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **weights)
+    terms = ("mutual_information", "expected_depth", "remainder", "router_z")
+    weights = dict.fromkeys(terms, 0.1)
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights=weights)
     sample = {"net_input": inputs, "target": inputs["prev_output_tokens"], "ntokens": 9}
     return criterion(model, sample)[0]
 

@@ -217,7 +217,10 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("experts --repetitions 0", "`--repetitions` must be at least 1, but is 0 instead."),
         ("experts --threads 0", "`--threads` must be at least 1, but is 0 instead."),
         ("experts --device tpu", "`--device` must be one of cpu, cuda, but is tpu instead."),
-        ("experts --dtype float8", "`--dtype` must be one of float32, bfloat16, float16, but is float8"),
+        (
+            "experts --dtype float8",
+            "`--dtype` must be one of float32, bfloat16, float16, but is",
+        ),
         ("attention --lengths 64 100", "`--lengths` must be a divisor of `--tokens` (4096)"),
         ("halting --shares 0.9", "`--shares` must be greater than 0, at most 0.833"),
         ("halting --arch ut_cfq_t5", "`--arch` must be an architecture whose encoder halts"),

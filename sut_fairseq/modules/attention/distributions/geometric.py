@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,12 +11,34 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.compiler import is_compiling
 
+from sut_fairseq.modules.attention.distributions.interface import Distribution
+
 # Elements that are worked on at a time: few enough to stay in a CPU's cache from pass to pass.
 _PIECE = 1 << 18
 
 # exp(-50) stands for all that is smaller. Next to 1 it is nothing in float32, but unlike what it
 # stands for it never makes subnormal numbers, which a CPU handles ten times more slowly.
 _LOWEST = {torch.float32: -50.0, torch.float64: -700.0}
+
+
+class Geometric(Distribution):
+    """The closest key that matches: `geometric`, in a decoder `geometric_to_the_left`.
+
+    Args:
+        causal: whether only keys before the query may match.
+    """
+
+    needs_positions: ClassVar[bool] = True
+
+    def __init__(self, *, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, scores: Tensor, visible: Tensor | None, positions: Tensor | None) -> Tensor:
+        assert positions is not None
+        if self.causal:
+            return geometric_to_the_left(scores, visible, positions)
+        return geometric(scores, visible, positions)
 
 
 def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:

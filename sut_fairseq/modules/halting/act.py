@@ -7,14 +7,14 @@ all of whose tokens have been read out need not be computed further (NDR App. A)
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sut_fairseq.errors import check
 from sut_fairseq.modules.arrangement import DistinctRows
-from sut_fairseq.modules.halting import Halting, mass_dtype
+from sut_fairseq.modules.halting.interface import Halting, mass_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -49,6 +49,8 @@ class AdaptiveComputationTime(Halting[ActState]):
         ValueError: if `epsilon` is outside (0, 1).
     """
 
+    shows_read_out: ClassVar[bool] = False
+
     def __init__(self, embed_dim: int, *, epsilon: float = 0.01) -> None:
         super().__init__()
         check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
@@ -69,10 +71,7 @@ class AdaptiveComputationTime(Halting[ActState]):
             return torch.ones_like(state.remaining, dtype=torch.bool)
         return tokens.any_in_sentence(state.remaining > 0)
 
-    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
-        return hidden
-
-    def call_weights(self, remaining: Tensor) -> None:
+    def call_weights(self, state: ActState) -> None:
         """None: a state counts fully, read out or not, because others attend to it."""
         return None
 
