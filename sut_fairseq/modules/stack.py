@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sut_fairseq.errors import check, check_choice
-from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.block import Block
@@ -224,7 +223,7 @@ class Stack(nn.Module):
         tokens, places = tokens.keep(computed)
         if places is None:
             return tokens, hidden, halting_state
-        return tokens, DistinctRows.apply(hidden, places), halting_state.select(places)
+        return tokens, hidden.index_select(0, places), halting_state.select(places)
 
     def _tokens(self, padding_mask: Tensor) -> ActiveTokens:
         layout = self.layout
