@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.analysis.benchmark import plain
@@ -15,12 +16,11 @@ from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.errors import check_choice
-from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.attention.geometric import geometric, geometric_to_the_left
 from sut_fairseq.modules.attention.geometric_reference import geometric_reference
 from sut_fairseq.modules.attention.position_scores import by_key
 from sut_fairseq.modules.routing.dispatch import Dispatch, _Permute
-from sut_fairseq.modules.routing.grouped import _Combine, _SortTokens
+from sut_fairseq.modules.routing.grouped import _Combine, _GroupedProduct, _SortTokens
 from sut_fairseq.modules.routing.segments import SegmentInput, SegmentOutput
 
 REPETITIONS = 15
@@ -63,7 +63,7 @@ SETTINGS = {
     "small": Setting(2048, 32, embed_dim=64, num_experts=8, top_k=2, num_heads=2, window=16),
     "decode": replace(_BASE, tokens=640, keys=32, trains=False),
     "decode_one": replace(_BASE, tokens=5, keys=32, trains=False),
-    "tiny": Setting(24, 6, embed_dim=4, num_experts=3, top_k=2, num_heads=2, window=2),
+    "tiny": Setting(24, 6, embed_dim=8, num_experts=3, top_k=2, num_heads=2, window=2),
 }
 _LENGTHS = ("base_256", "base_1024")
 
@@ -81,9 +81,9 @@ class Pair:
     inputs: tuple[Tensor, ...]
 
 
-def _dispatch(at: Setting) -> Dispatch:
+def _dispatch(at: Setting, active: Tensor | None = None) -> Dispatch:
     scores = torch.rand(at.tokens, at.num_experts)
-    return Dispatch.from_indices(scores.topk(at.top_k).indices, at.num_experts)
+    return Dispatch.from_indices(scores.topk(at.top_k).indices, at.num_experts, active)
 
 
 def _permute(at: Setting, new: New) -> Pair:
@@ -92,16 +92,6 @@ def _permute(at: Setting, new: New) -> Pair:
         lambda rows: _Permute.apply(rows, dispatch.order, dispatch.inverse),
         lambda rows: plain.permute(rows, dispatch.order),
         (new(at.tokens * at.top_k, at.embed_dim),),
-    )
-
-
-def _distinct_rows(at: Setting, new: New) -> Pair:
-    """Three quarters of the tokens of a padded batch."""
-    index = torch.randperm(at.tokens)[: 3 * at.tokens // 4].sort().values
-    return Pair(
-        lambda rows: DistinctRows.apply(rows, index),
-        lambda rows: plain.distinct_rows(rows, index),
-        (new(at.tokens, at.embed_dim),),
     )
 
 
@@ -120,6 +110,18 @@ def _combine(at: Setting, new: New) -> Pair:
         lambda rows, weights: _Combine.apply(rows, weights, dispatch),
         lambda rows, weights: plain.combine(rows, weights, dispatch),
         (new(at.tokens * at.top_k, at.embed_dim), new(at.tokens, at.top_k)),
+    )
+
+
+def _grouped_product(at: Setting, new: New) -> Pair:
+    """With a quarter of the tokens inactive."""
+    dispatch = _dispatch(at, torch.arange(at.tokens) % 4 > 0)
+    outside = (dispatch.experts == at.num_experts).unsqueeze(1)
+    weight, _ = _parameters(at, new)
+    return Pair(
+        lambda rows, w: _GroupedProduct.apply(rows, w, dispatch.offsets, outside),
+        lambda rows, w: plain.grouped_product(rows, w, dispatch.offsets, outside),
+        (new(at.tokens * at.top_k, at.embed_dim), weight),
     )
 
 
@@ -184,9 +186,9 @@ def _geometric_to_the_left(at: Setting, new: New) -> Pair:
 
 FUNCTIONS: dict[str, Callable[[Setting, New], Pair]] = {
     "permute": _permute,
-    "distinct_rows": _distinct_rows,
     "sort_tokens": _sort_tokens,
     "combine": _combine,
+    **({"grouped_product": _grouped_product} if hasattr(F, "grouped_mm") else {}),
     "expert_input": _expert_input,
     "expert_output": _expert_output,
     "by_key": _by_key,

@@ -17,11 +17,6 @@ def permute(rows: Tensor, order: Tensor) -> Tensor:
     return rows.index_select(0, order)
 
 
-def distinct_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """`arrangement.DistinctRows`."""
-    return rows.index_select(0, index)
-
-
 def sort_tokens(tokens: Tensor, dispatch: Dispatch) -> Tensor:
     """`grouped._SortTokens`."""
     return tokens.index_select(0, dispatch.tokens)
@@ -29,8 +24,14 @@ def sort_tokens(tokens: Tensor, dispatch: Dispatch) -> Tensor:
 
 def combine(rows: Tensor, expert_weights: Tensor, dispatch: Dispatch) -> Tensor:
     """`grouped._Combine`."""
-    index = dispatch.inverse.view_as(expert_weights)
-    return F.embedding_bag(index, rows, mode="sum", per_sample_weights=expert_weights)
+    by_token = rows.index_select(0, dispatch.inverse).view(*expert_weights.shape, -1)
+    return (by_token * expert_weights.unsqueeze(-1)).sum(dim=1)
+
+
+def grouped_product(rows: Tensor, weight: Tensor, offsets: Tensor, outside: Tensor) -> Tensor:
+    """`grouped._GroupedProduct`, for contiguous gradients."""
+    product = F.grouped_mm(rows.masked_fill(outside, 0), weight, offs=offsets)
+    return product.masked_fill(outside, 0)
 
 
 def expert_input(tokens: Tensor, weight: Tensor, bias: Tensor | None, dispatch: Dispatch) -> Tensor:
