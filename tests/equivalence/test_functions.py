@@ -16,7 +16,7 @@ from tests.comparison import assert_agree, normal
 
 SIZES = {
     "tiny": SETTINGS["tiny"],
-    "unused experts": replace(SETTINGS["tiny"], tokens=6, num_experts=24),
+    "unused experts": replace(SETTINGS["tiny"], tokens=8, num_experts=24),
     "one expert for each": replace(SETTINGS["tiny"], top_k=1),
     "wide window": replace(SETTINGS["tiny"], window=9),
     "decoding": replace(SETTINGS["tiny"], trains=False),

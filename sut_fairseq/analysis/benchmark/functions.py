@@ -63,7 +63,7 @@ SETTINGS = {
     "small": Setting(2048, 32, embed_dim=64, num_experts=8, top_k=2, num_heads=2, window=16),
     "decode": replace(_BASE, tokens=640, keys=32, trains=False),
     "decode_one": replace(_BASE, tokens=5, keys=32, trains=False),
-    "tiny": Setting(24, 6, embed_dim=8, num_experts=3, top_k=2, num_heads=2, window=2),
+    "tiny": Setting(24, 8, embed_dim=8, num_experts=3, top_k=2, num_heads=2, window=1),
 }
 _LENGTHS = ("base_256", "base_1024")
 

@@ -1,7 +1,8 @@
 """Expert products as one grouped matrix product: the backend for GPUs.
 
-Shapes depend on the number of tokens only, never on the routing decision, and nothing waits for
-the device: a training step runs without synchronisation.
+Shapes depend on the number of tokens only, never on the routing decision, and nothing here waits
+for the device: a training step runs without synchronisation. (What torch's grouped_mm does in
+precisions and on devices that it has no kernel for is in `docs/benchmarks.md`.)
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class _GroupedProduct(torch.autograd.Function):
 
     torch's grouped_mm leaves such rows undefined (0 times NaN is NaN), in its result and in the
     gradient of its rows, takes only contiguous gradients, and can be compiled in bfloat16 alone.
+    Rows blanked around it by autograd would take 1.1 to 1.3 times as long, forward and backward, on
+    a CPU, and 1.7 times the memory (4,096 tokens of 512, 4 experts each, a quarter inactive).
     """
 
     @staticmethod
@@ -106,7 +109,9 @@ def _product_shape(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
 class _SortTokens(torch.autograd.Function):
     """tokens[dispatch.tokens]; the gradient of a token is summed over its choices in their order.
 
-    A gather with a sum, like `_Combine`'s: scattered additions would be in no fixed order.
+    A gather with a sum, like `_Combine`'s: on a GPU scattered additions would be in no fixed order,
+    and forward and backward pass would take 1.5 times as long (H100, 16,384 tokens of 512 in
+    bfloat16, 4 experts each: 0.35 instead of 0.23 ms).
     """
 
     @staticmethod
@@ -122,7 +127,12 @@ class _SortTokens(torch.autograd.Function):
 
 
 class _Combine(torch.autograd.Function):
-    """Sum of each token's rows with its weights, without a copy of the rows in token order."""
+    """Sum of each token's rows with its weights, without a copy of the rows in token order.
+
+    With such a copy forward and backward pass take 1.6 times as long on an H100 (16,384 tokens of
+    512 in bfloat16, 4 experts each: 0.74 instead of 0.47 ms), 1.9 times on a CPU (4,096 tokens),
+    and 1.4 times the memory. (torch's embedding_bag has no gradient of its weights in bfloat16.)
+    """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, expert_weights: Tensor, dispatch: Dispatch) -> Tensor:
