@@ -14,6 +14,7 @@ from sut_fairseq.analysis.benchmark import (
     attention,
     decoding,
     experts,
+    functions,
     halting,
     memory,
     training,
@@ -52,6 +53,11 @@ _SUBJECTS: dict[str, tuple[Any, str]] = {
     "memory": (
         memory,
         "peak memory of a training step: more steps, recomputed activations, mixture attention",
+    ),
+    "functions": (
+        functions,
+        "each function whose gradient is written by hand against its plain form, which leaves the "
+        "gradient to autograd: time and peak memory",
     ),
 }
 

@@ -82,7 +82,12 @@ class Timings:
 
 
 def measure(
-    variants: Mapping[str, Callable[[], object]], conditions: Conditions, *, description: str
+    variants: Mapping[str, Callable[[], object]],
+    conditions: Conditions,
+    *,
+    description: str,
+    clock: Callable[[], float] = time.perf_counter,
+    calls: int = 1,
 ) -> Timings:
     """Time all variants, interleaved, after some runs of each to warm up.
 
@@ -90,6 +95,9 @@ def measure(
         variants: what to run, by name.
         conditions: how often and where; a GPU is waited for before and after each run.
         description: for the progress bar on standard error.
+        clock: tells the time in seconds; `time.process_time` counts what this process used of all
+            cores, and so leaves out what other processes take.
+        calls: how often a variant is called in each repetition; times are those of one call.
     """
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -100,16 +108,19 @@ def measure(
         for repetition in range(rounds):
             shift = repetition % len(names)
             for name in names[shift:] + names[:shift]:
-                elapsed = _time(variants[name], conditions)
+                elapsed = _time(variants[name], conditions, clock, calls)
                 if repetition >= warm_up:
                     seconds[name].append(elapsed)
                 progress.update()
     return Timings(seconds)
 
 
-def _time(run: Callable[[], object], conditions: Conditions) -> float:
+def _time(
+    run: Callable[[], object], conditions: Conditions, clock: Callable[[], float], calls: int
+) -> float:
     conditions.synchronise()
-    start = time.perf_counter()
-    run()
+    start = clock()
+    for _ in range(calls):
+        run()
     conditions.synchronise()
-    return time.perf_counter() - start
+    return (clock() - start) / calls

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.errors import check
-from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.halting.interface import Halting, mass_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
@@ -35,7 +34,7 @@ class ActState(NamedTuple):
 
     def select(self, chosen: Tensor) -> ActState:
         """The state of the tokens at these places, `(num_chosen,)`, all different."""
-        return ActState(*(DistinctRows.apply(values, chosen) for values in self))
+        return ActState(*(values.index_select(0, chosen) for values in self))
 
 
 class AdaptiveComputationTime(Halting[ActState]):

@@ -6,7 +6,6 @@ from typing import Generic
 
 from torch import Tensor
 
-from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.halting.interface import Halting, State
 from sut_fairseq.modules.observer import Observer
 from sut_fairseq.modules.tokens import ActiveTokens
@@ -66,7 +65,7 @@ class Course(Generic[State]):
         if places is None:
             return hidden
         self.state = self.state.select(places)
-        return DistinctRows.apply(hidden, places)
+        return hidden.index_select(0, places)
 
     def run(self, hidden: Tensor) -> Tensor | None:
         """Count the coming step; weights of its tokens in routing statistics (None: 1)."""

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.errors import check
-from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.halting.interface import Halting, mass_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
@@ -36,7 +35,7 @@ class StickBreakingState(NamedTuple):
 
     def select(self, chosen: Tensor) -> StickBreakingState:
         """The state of the tokens at these places, `(num_chosen,)`, all different."""
-        return StickBreakingState(*(DistinctRows.apply(values, chosen) for values in self))
+        return StickBreakingState(*(values.index_select(0, chosen) for values in self))
 
 
 class StickBreakingHalting(Halting[StickBreakingState]):

@@ -22,12 +22,29 @@ def by_key(by_offset: Tensor, first: Tensor, num_keys: int, *, may_clip: bool) -
     Returns:
         `(batch, num_heads, width, top_k, num_keys)`.
     """
+    num_offsets = by_offset.shape[-1]
+    # Where few keys are clipped to one offset, and on a GPU none, autograd's gradient is faster.
+    if num_keys <= ((num_offsets + 1) // 2 if by_offset.is_cuda else 2 * num_offsets):
+        return by_offset.gather(-1, _number(by_offset, first, num_keys))
     return _ByKey.apply(by_offset, first, num_keys, may_clip)
+
+
+def _number(by_offset: Tensor, first: Tensor, num_keys: int) -> Tensor:
+    """Which offset each key has, as an index into the last axis of `by_offset`."""
+    keys = torch.arange(num_keys, device=first.device)
+    number = (keys - first.unsqueeze(-1)).clamp_(0, by_offset.shape[-1] - 1)
+    return _for_all_heads(number, by_offset)
 
 
 class _ByKey(torch.autograd.Function):
     """See `by_key`. The gradient is a gather too, not a scattered addition, but for the outermost
-    offsets, which sum up all that was clipped to them."""
+    offsets, which sum up all that was clipped to them.
+
+    For a window of 64 in sentences of 1,024 tokens forward and backward pass take 1.7 times as long
+    without it on a CPU, and in bfloat16 on an H100 15 times (256 tokens: 4 times); in float32
+    there they would be faster, but the order of the additions would vary. It takes up to 1.9 times
+    the memory.
+    """
 
     @staticmethod
     def forward(
@@ -35,9 +52,7 @@ class _ByKey(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(first)
         ctx.num_offsets, ctx.may_clip = by_offset.shape[-1], may_clip
-        keys = torch.arange(num_keys, device=first.device)
-        number = (keys - first.unsqueeze(-1)).clamp_(0, ctx.num_offsets - 1)
-        return by_offset.gather(-1, _for_all_heads(number, by_offset))
+        return by_offset.gather(-1, _number(by_offset, first, num_keys))
 
     @staticmethod
     @once_differentiable
