@@ -90,7 +90,12 @@ def _product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
     return F.grouped_mm(left, right, offs=offsets)
 
 
-@torch.library.custom_op("sut_fairseq::grouped_mm", mutates_args=(), device_types=("cpu", "cuda"))
+@torch.library.custom_op(
+    "sut_fairseq::grouped_mm",
+    mutates_args=(),
+    device_types=("cpu", "cuda"),
+    schema="(Tensor left, Tensor right, Tensor offsets) -> Tensor",
+)
 def _traced_product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
     """grouped_mm as an operator that can be traced: torch's own shape function is for bfloat16.
 
