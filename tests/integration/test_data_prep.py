@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from training_command import script_command, training_command
-from treatment import Counts
 
+from sut_data.folders.report import script_command, training_command
+from sut_data.text.treatment import Counts
 from tests.integration import commands
 
 Completed = subprocess.CompletedProcess[str]
@@ -398,7 +398,9 @@ def test_a_limit(repository: Path, tmp_path: Path, tiny: Path) -> None:
     assert_refused(run(words, tmp_path), "kind has 1 values but its split has 2 pairs")
     (tiny / "train.src").write_text("a\n", encoding="utf-8")
     assert_refused(run(words, tmp_path), "has 1 lines but ")
-    assert_refused(run([*words, "--limit", "0"], tmp_path), "must be a whole number from 1", 2)
+    assert_refused(
+        run([*words, "--limit", "0"], tmp_path), "must be a whole number of at least 1", 2
+    )
 
 
 def test_the_stamp_names_no_place(repository: Path, tmp_path: Path, tiny: Path) -> None:

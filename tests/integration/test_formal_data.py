@@ -319,7 +319,7 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: P
         ("cfq", ["--raw", "."], "--raw . has neither dataset.json nor cfq1.1.tar.gz", 1),
         ("cogs", ["--raw", "."], "--raw . has neither train.tsv nor train.tsv.gz", 1),
         ("cogs", ["--raw", "absent"], "--raw absent is not a folder", 1),
-        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number from 1 on", 2),
+        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number of at least 1", 2),
         ("cogs", [], "the following arguments are required: --out", 2),
         ("pcfg", ["--raw", ".", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
         ("scan", ["--cutoff", "48"], "--cutoff must be between 1 and 47 actions, but is 48", 1),
@@ -334,7 +334,7 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: P
         ("arithmetic", ["--sizes", "10", "60", "1", "1"], "leaves nothing to train on", 1),
         ("arithmetic", ["--seed", "x"], "argument --seed: invalid int value: 'x'", 2),
         ("listops_dependency", ["--test-depths", "9"], "invalid choice: 9 (choose from 7, 8)", 2),
-        ("listops_dependency", ["--processes", "0"], "must be a whole number from 1 on", 2),
+        ("listops_dependency", ["--processes", "0"], "must be a whole number of at least 1", 2),
         (
             "listops",
             ["--raw", ".", "--train-file", "a", "--test-file", "a"],

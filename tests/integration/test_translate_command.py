@@ -14,8 +14,8 @@ import pytest
 import torch
 from subword_nmt.learn_bpe import learn_bpe
 
+from sut_data.text.tokenization import TextSide, save_tokenization
 from sut_fairseq.cli._generated import read_generated
-from sut_fairseq.tokenization import TextSide, save_tokenization
 from tests.integration.commands import SMALL, Finished, generate, run, train, words
 
 LANGUAGES = {"src": "en", "tgt": "de"}

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
-import wmt14
-from text_files import InputError
-from translation import write_set
 
-from sut_fairseq.tokenization import TextSide, load_tokenization
+from sut_data.errors import InputError
+from sut_data.kit.corpora import write_set
+from sut_data.sets import wmt14_en_de as wmt14
+from sut_data.text.tokenization import TextSide, load_tokenization
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -180,10 +180,10 @@ def test_damaged_archives_are_refused(repository: Path, tmp_path: Path) -> None:
         (
             "multi30k.sh",
             ["--out", "o", "--limit", "0"],
-            "--limit: must be a whole number from 1 on",
+            "--limit: must be a whole number of at least 1",
             2,
         ),
-        ("multi30k.sh", ["--out", "o", "--bpe", "x"], "--bpe: must be a whole number from", 2),
+        ("multi30k.sh", ["--out", "o", "--bpe", "x"], "--bpe: must be a whole number of", 2),
         ("wmt14_en_de.sh", ["--out", "o", "--raw", "."], "neither europarl-v7.de-en.en nor", 1),
         ("wmt14_en_de.sh", ["--out", "o", "--fast"], "unrecognized arguments: --fast", 2),
     ],
