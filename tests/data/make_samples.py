@@ -188,6 +188,8 @@ def translation() -> None:
     """Sentences in two languages, whose grammar is nobody's concern here."""
     rows = [zip(s, d, p) for s in SUBJECTS for d in DOINGS for p in PLACES]
     pairs = [tuple(" ".join(words) for words in row) for row in rows]
+    # One side far longer than the other: no pair to train on.
+    pairs.append(("Yes.", "Ja, es ist so, wie du sagst."))
     for side, language in enumerate(("en", "de")):
         write(f"multi30k/sentences.{language}", [pair[side] for pair in pairs])
         tokens = [re.sub(r'(["„“,!]|\.$)', r" \1 ", pair[side]) for pair in pairs]

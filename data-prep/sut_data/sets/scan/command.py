@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sut_data.command_line import Parser
+from sut_data.errors import InputError
 from sut_data.folders.raw_files import find
 from sut_data.kit.examples import Parts, check_counts, make_parser, prepare, take_validation
 from sut_data.sets.scan.files import ALL_TASKS, Published, overlap, read_pairs
@@ -46,9 +47,16 @@ def split_source(raw: Path | None, split: str, limit: int | None) -> Source:
 
 
 def own_source(args: argparse.Namespace) -> Source:
-    """Files of the user's own in SCAN's form, in any language: `train`, `test` and `valid`."""
+    """Files of the user's own in SCAN's form, in any language: `train`, `test` and `valid`.
+
+    Raises:
+        InputError: if one is absent.
+    """
     given = {"train": args.train, "test": args.test, "valid": args.valid}
     files = {part: path for part, path in given.items() if path is not None}
+    for part, path in files.items():
+        if not path.is_file():
+            raise InputError(f"--{part} {path}: there is no such file; check its path.")
 
     def make() -> Parts:
         parts = {part: read_pairs(path, any_language=True) for part, path in files.items()}
