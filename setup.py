@@ -14,8 +14,8 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     project_urls={
-        "Sparse Universal Transformer (paper)": "https://arxiv.org/abs/2310.07096",
-        "Neural Data Router (paper)": "https://arxiv.org/abs/2110.07732",
+        "Paper (SUT)": "https://arxiv.org/abs/2310.07096",
+        "Paper (Neural Data Router)": "https://arxiv.org/abs/2110.07732",
     },
     python_requires=">=3.9",
     packages=[

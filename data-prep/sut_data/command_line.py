@@ -17,6 +17,14 @@ from sut_data.errors import InputError
 
 BAD_COMMAND_LINE = 2
 
+# What training does not need: the module that is imported, and the extra that installs it.
+EXTRAS = {
+    "matplotlib": "plots",
+    "sacremoses": "text",
+    "sentencepiece": "text",
+    "subword_nmt": "text",
+}
+
 
 class Parser(argparse.ArgumentParser):
     """Argument parser whose errors are one line and whose long options are never abbreviated.
@@ -101,13 +109,23 @@ def run_command(name: str, body: Callable[[], None], *, bad_input: int = 2) -> i
     except ModuleNotFoundError as error:
         if (error.name or "sut_").startswith("sut_"):
             raise
-        _tell(
-            name,
-            f"error: {error.name} is not installed for {sys.executable}: run `pip install .` in "
-            "the repository, or activate the environment that has it.",
-        )
+        _tell(name, f"error: {_missing(error)}")
         return bad_input
     return 0
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """How to install what a failed import lacks, in a sentence."""
+    module = (error.name or "").partition(".")[0]
+    if module in EXTRAS:
+        return (
+            f"this needs {module.replace('_', '-')}, which is not installed: "
+            f"run `pip install 'sut_fairseq[{EXTRAS[module]}]'`."
+        )
+    return (
+        f"{module} is not installed for {sys.executable}: run `pip install .` in the repository, "
+        "or activate the environment that has it."
+    )
 
 
 def _tell(name: str, sentence: str) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sysconfig
 import time
 from collections import Counter
 from pathlib import Path
@@ -273,6 +274,17 @@ def test_generated(
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
     if split == "lra":
         assert set(lines_of(tmp_path / "out" / "text" / "train.tgt")) == {*"0123456789"}
+
+
+@pytest.mark.parametrize("command", [["sut-prepare"], ["python", "-m", "sut_data"]])
+def test_the_installed_command(tmp_path: Path, command: list[str]) -> None:
+    """Without a checkout's doors, by its own name."""
+    words = [str(Path(sysconfig.get_path("scripts"), command[0])), *command[1:]]
+    words += ["ctl", "--limit", "11", "--out", "out"]
+    result = run(words, tmp_path, **fake_fairseq(tmp_path, WRITE_INDICES))
+    assert result.returncode == 0, result.stderr
+    assert prepared(tmp_path / "out") == dict.fromkeys((*SPLITS, "valid_deep"), 11)
+    assert_refused(run([*words, "--seed", "x"], tmp_path), "see `sut-prepare ctl --help`.", 2)
 
 
 def test_directions_of_ctl(repository: Path, tmp_path: Path) -> None:

@@ -59,6 +59,11 @@ def _raise(error: BaseException) -> Callable[[], None]:
         (FileNotFoundError(2, "No such file", "f"), 1, "x: error: `f`: No such file."),
         (KeyboardInterrupt(), 130, "x: interrupted."),
         (ModuleNotFoundError("no", name="nice"), 1, f"nice is not installed for {sys.executable}"),
+        (
+            ModuleNotFoundError("no", name="subword_nmt.apply_bpe"),
+            1,
+            "this needs subword-nmt, which is not installed: run `pip install 'sut_fairseq[text]'`",
+        ),
     ],
 )
 def test_what_the_user_can_cause_is_one_sentence(
