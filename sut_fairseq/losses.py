@@ -1,14 +1,53 @@
 """Auxiliary losses: pure functions of sums, each a scalar to *minimise*.
 
-They are means, so that their size does not depend on the batch size.
+They are means, so that their size does not depend on the batch size. A function becomes an option
+of the criterions (`--NAME-weight`) and a logged value (`NAME_loss`) by its decorator alone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
+
+Output = Literal["routing", "halting"]
+Function = TypeVar("Function", bound=Callable[..., Tensor])
+
+
+@dataclass(frozen=True)
+class AuxiliaryLoss:
+    """A term of the objective.
+
+    Attributes:
+        name: of its weight (`--NAME-weight`) and of its value in the log (`NAME_loss`).
+        reads: which of a model's extra outputs it is computed from, each of its modules by itself.
+        function: these statistics to a scalar.
+        help: what the option's help says it is the weight of.
+    """
+
+    name: str
+    reads: Output
+    function: Callable[[Any], Tensor]
+    help: str
+
+
+# In the order in which they are logged.
+AUXILIARY_LOSSES: list[AuxiliaryLoss] = []
+
+
+def auxiliary(name: str, reads: Output, help: str) -> Callable[[Function], Function]:
+    """Enter a function of statistics into the list of auxiliary losses, see `AuxiliaryLoss`."""
+
+    def enter(function: Function) -> Function:
+        AUXILIARY_LOSSES.append(AuxiliaryLoss(name, reads, function, help))
+        return function
+
+    return enter
 
 
 def _mean(total: Tensor, weight: Tensor) -> Tensor:
@@ -16,6 +55,12 @@ def _mean(total: Tensor, weight: Tensor) -> Tensor:
     return total / weight.clamp(min=torch.finfo(weight.dtype).tiny)
 
 
+@auxiliary(
+    "mutual_information",
+    "routing",
+    "negative mutual information (the authors' 0.1 was not scaled by the sample size and acted as "
+    "about 1e-5)",
+)
 def mutual_information(statistics: RoutingStatistics) -> Tensor:
     """Negative mutual information of expert and token, -(H(e) - H(e|x)), in nats (SUT Eq. 1).
 
@@ -29,6 +74,7 @@ def mutual_information(statistics: RoutingStatistics) -> Tensor:
     return negative_entropy.sum() + conditional_entropy
 
 
+@auxiliary("load_balance", "routing", "Switch load-balancing loss")
 def load_balance(statistics: RoutingStatistics) -> Tensor:
     """Load balancing, E sum_e f_e P_e (Fedus et al. 2021, Eq. 4): 1 when routing is even.
 
@@ -40,6 +86,7 @@ def load_balance(statistics: RoutingStatistics) -> Tensor:
     return share.numel() * (share.detach() * probability).sum()
 
 
+@auxiliary("load_variation", "routing", "squared coefficient of variation of expert load")
 def squared_coefficient_of_variation(statistics: RoutingStatistics) -> Tensor:
     """Squared coefficient of variation of the summed gates (Shazeer et al. 2017, Eq. 7).
 
@@ -49,16 +96,19 @@ def squared_coefficient_of_variation(statistics: RoutingStatistics) -> Tensor:
     return _mean(gate.var(correction=0), gate.mean().square())
 
 
+@auxiliary("router_z", "routing", "router z-loss")
 def router_z(statistics: RoutingStatistics) -> Tensor:
     """Mean squared log-partition of router scores (Zoph et al. 2022, Eq. 5): keeps them small."""
     return _mean(statistics.squared_log_partition, statistics.weight)
 
 
+@auxiliary("expected_depth", "halting", "expected depth of tokens (L_ACT)")
 def expected_depth(statistics: HaltingStatistics) -> Tensor:
     """Expected number of steps per token, in [1, num_steps] (SUT Eq. 4, L_ACT)."""
     return _mean(statistics.expected_depth, statistics.tokens)
 
 
+@auxiliary("remainder", "halting", "mean remainder of ACT (0.03 worked best for its authors)")
 def remainder(statistics: HaltingStatistics) -> Tensor:
     """Mean remainder R of a token, in [0, 1] (ponder loss L_ACT of NDR App. A)."""
     return _mean(statistics.remainder, statistics.tokens)

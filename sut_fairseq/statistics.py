@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-import torch
 from torch import Tensor
 
 _Sums = TypeVar("_Sums", bound="_Additive")
@@ -97,16 +96,17 @@ def route_statistics(
     weights = scores.new_ones(num_tokens) if call_weights is None else call_weights.detach()
     weights = weights.to(scores.dtype)
     log_probabilities = scores.log_softmax(dim=-1)
-    probabilities = log_probabilities.exp()
+    weighted = weights.unsqueeze(-1) * log_probabilities.exp()
+    log_partition = scores[:, 0] - log_probabilities[:, 0]  # what log_softmax has subtracted
     chosen = weights.unsqueeze(-1).expand_as(expert_indices)
     flat_indices = expert_indices.reshape(-1)
     per_expert = scores.new_zeros(num_experts)
     # Products and sums, not `@`: autocast would run a matrix product in half precision.
     return RoutingStatistics(
         weight=weights.sum(),
-        probability=(weights.unsqueeze(-1) * probabilities).sum(dim=0),
-        negative_entropy=(weights * (probabilities * log_probabilities).sum(dim=-1)).sum(),
+        probability=weighted.sum(dim=0),
+        negative_entropy=(weighted * log_probabilities).sum(),
         gate=per_expert.index_add(0, flat_indices, (chosen * expert_weights).reshape(-1)),
         assignments=per_expert.index_add(0, flat_indices, chosen.reshape(-1)),
-        squared_log_partition=(weights * torch.logsumexp(scores, dim=-1).square()).sum(),
+        squared_log_partition=(weights * log_partition.square()).sum(),
     )

@@ -5,22 +5,21 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.modules.act import DehghaniHalting, GravesHalting
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.attention.distributions import Geometric
+from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
-from sut_fairseq.modules.attention.position_scores import RelativeBuckets, RelativeWindow
-from sut_fairseq.modules.attention.state_scores import (
-    AbsoluteRelativePositions,
-    Direction,
-    TransformerXLPositions,
-)
+from sut_fairseq.modules.attention.positions.absolute_relative import AbsoluteRelativePositions
+from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
+from sut_fairseq.modules.attention.positions.direction import Direction
+from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
+from sut_fairseq.modules.attention.positions.window import RelativeWindow
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
-from sut_fairseq.modules.feedforward import FeedForward
-from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.feedforward import DenseFeedForward
+from sut_fairseq.modules.halting.act import DehghaniHalting, GravesHalting
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.stack import Stack
@@ -35,7 +34,7 @@ def build_feed_forward(options: Options, num_experts: int) -> nn.Module:
     """Dense for one expert, like the package's own assembly."""
     sizes = dict(embed_dim=EMBED_DIM, hidden_dim=HIDDEN_DIM, activation=F.gelu)
     if num_experts == 1:
-        return FeedForward(**sizes)
+        return DenseFeedForward(**sizes)
     router = Router(EMBED_DIM, num_experts, options.ffn_top_k)
     return MixtureFeedForward(router, **sizes)
 
@@ -126,7 +125,7 @@ def build_stack(
         layout=layout,
     ).double()
     randomise(stack, seed)
-    if stack.halting is not None:
+    if stack.halting.halts:
         stack.halting.output.weight.data *= 1.5  # so that tokens differ in when they halt
     return stack
 

@@ -76,7 +76,7 @@ def small_model(
 def lower_threshold(model: UniversalTransformerModel, alpha_threshold: float) -> None:
     """Change the threshold of a built model."""
     for stack in (model.encoder.stack, model.decoder.stack):
-        if stack.halting is not None:
+        if stack.halting.halts:
             stack.halting.alpha_threshold = alpha_threshold
 
 

@@ -59,12 +59,23 @@ def room_of(module: str) -> str:
     return module.split(".")[0]
 
 
-def imported(tree: ast.AST, module: str, is_package: bool, package: str = PACKAGE) -> Iterator[str]:
+def statements(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:
+    """All nodes of a module; those under `if TYPE_CHECKING`, which never run, only `for_types`."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        never_runs = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if for_types or not never_runs:
+            yield from statements(node, for_types)
+
+
+def imported(
+    tree: ast.AST, module: str, is_package: bool, for_types: bool, package: str
+) -> Iterator[str]:
     """Absolute dotted names that a module imports anywhere, inside functions too.
 
     `from a import b` gives both a and a.b, since b may be a module or not.
     """
-    for node in ast.walk(tree):
+    for node in statements(tree, for_types):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -77,14 +88,13 @@ def imported(tree: ast.AST, module: str, is_package: bool, package: str = PACKAG
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def read(root: Path, package: str = PACKAGE) -> dict[str, set[str]]:
+def read(root: Path, package: str = PACKAGE, *, for_types: bool = True) -> dict[str, set[str]]:
     """All imports of each module of a package."""
-    result = {}
+    found = {}
     for path in sorted(root.rglob("*.py")):
-        name, is_package = name_of(path, root), path.stem == "__init__"
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        result[name] = set(imported(tree, name, is_package, package))
-    return result
+        name, tree = name_of(path, root), ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = set(imported(tree, name, path.stem == "__init__", for_types, package))
+    return found
 
 
 def inside(imports: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -138,7 +148,7 @@ def test_every_layer_keeps_to_its_own() -> None:
 
 
 def test_no_circles() -> None:
-    assert circle(read(ROOT)) == []
+    assert circle(read(ROOT, for_types=False)) == []
 
 
 def data_violations(imports: dict[str, set[str]]) -> list[str]:

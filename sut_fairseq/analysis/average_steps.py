@@ -10,7 +10,7 @@ from fairseq import tasks
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.evaluation import by_reference, groups_of
-from sut_fairseq.analysis.traces import depth_loops, recording
+from sut_fairseq.analysis.traces import depth_loops, evaluating, recorders
 from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of
 
@@ -31,7 +31,7 @@ def halting_stacks(model: Any) -> dict[str, int]:
         InputError: if there is none.
     """
     loops = depth_loops(model)
-    found = {name: loop.num_steps for name, loop in loops.items() if loop.halting is not None}
+    found = {name: loop.num_steps for name, loop in loops.items() if loop.halting.halts}
     if not found:
         raise InputError(
             "all tokens of this model take all its steps, because it does not halt: --steps-by "
@@ -66,9 +66,10 @@ def depth_of_sentences(
     found: dict[int, dict[str, Depth]] = {}
     for group in trained.similar_lengths(dataset, numbers, max_tokens):
         batch = dataset.collater([dataset[number] for number in group])
-        with recording(model, maps=False) as recorders:
+        observers = batch["net_input"]["observers"] = recorders(model, maps=False)
+        with evaluating(model):
             ask(batch)
-        depths = {name: recorders[name].result().depth for name in names}
+        depths = {name: observers[name].result().depth for name in names}
         for row, number in enumerate(batch["id"].tolist()):
             found[number] = {
                 name: Depth(int(depth[row].sum()), int((depth[row] > 0).sum()))

@@ -220,13 +220,8 @@ class _Counter(nn.Module):
             yield self.model.get_submodule(name)
 
     def _products_hook(self, module: AttentionCore, inputs: Any, output: Tensor) -> None:
-        queries, tokens, memory, _ = inputs
-        num_keys = memory.keys.shape[2]
-        per_query = 2 * num_keys
-        if module.positions is not None:
-            furthest = tokens.length - 1 + memory.query_offset
-            per_query += module.positions.num_position_products(num_keys, furthest)
-        self.result.by_kind[PRODUCTS] += queries.numel() * per_query
+        queries, tokens, memory, *_ = inputs
+        self.result.by_kind[PRODUCTS] += module.num_products(queries, tokens, memory)
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.

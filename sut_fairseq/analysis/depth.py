@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from sut_fairseq.modules.act import AdaptiveComputationTime
-from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.halting.act import AdaptiveComputationTime
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.statistics import HaltingStatistics
 

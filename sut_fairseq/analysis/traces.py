@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.errors import InputError
-from sut_fairseq.modules.attention.interface import Memory
-from sut_fairseq.modules.halting import HaltingState
+from sut_fairseq.modules.halting.state import HaltingState
+from sut_fairseq.modules.observer import Observer
 from sut_fairseq.modules.stack import Stack
 from sut_fairseq.modules.tokens import ActiveTokens
 
@@ -79,9 +79,10 @@ def trace(model: nn.Module, sample: dict[str, Any]) -> Trace:
     Raises:
         InputError: if the model has no depth loop.
     """
-    with recording(model) as recorders:
-        output = model(**sample["net_input"])[0]
-    return Trace(output.cpu(), {name: one.result() for name, one in recorders.items()})
+    observers = recorders(model)
+    with evaluating(model):
+        output = model(**sample["net_input"], observers=observers)[0]
+    return Trace(output.cpu(), {name: one.result() for name, one in observers.items()})
 
 
 def depth_loops(model: nn.Module) -> dict[str, Stack]:
@@ -100,8 +101,20 @@ def depth_loops(model: nn.Module) -> dict[str, Stack]:
 
 
 @contextmanager
-def recording(model: nn.Module, *, maps: bool = True) -> Iterator[dict[str, _Recorder]]:
-    """Records the one batch that a model runs meanwhile, in evaluation mode, without gradients.
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Meanwhile the model is in evaluation mode, without gradients; afterwards as before."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def recorders(model: nn.Module, *, maps: bool = True) -> dict[str, Recorder]:
+    """Observers of all depth loops of a model, to be passed to its `forward` as `observers`.
 
     Args:
         model: a model with depth loops.
@@ -112,116 +125,74 @@ def recording(model: nn.Module, *, maps: bool = True) -> Iterator[dict[str, _Rec
         InputError: if the model has no depth loop.
     """
     loops = depth_loops(model)
-    with ExitStack() as undo, torch.no_grad():
-        for module in model.modules():
-            undo.callback(setattr, module, "training", module.training)
-        model.eval()
-        yield {name: _Recorder(stack, undo, maps) for name, stack in loops.items()}
+    return {
+        name: Recorder(loop.num_steps, loop.halting.halts, maps) for name, loop in loops.items()
+    }
 
 
-class _Recorder:
-    """Collects the steps of one depth loop.
+class Recorder(Observer):
+    """Collects the steps of one depth loop on one batch.
 
     Args:
-        stack: the loop.
-        undo: what it changes on modules is undone when this closes.
+        num_steps: how many steps the loop may run.
+        halts: whether its tokens can halt.
         maps: whether to collect attention and gates.
     """
 
-    def __init__(self, stack: Stack, undo: ExitStack, maps: bool) -> None:
-        self._stack = stack
-        self._undo = undo
-        # What modules inside the block returned in the present step, by name.
-        self._outputs: dict[str, Any] = {}
-        self._tokens: ActiveTokens | None = None
-        self._remaining: Tensor | None = None
+    def __init__(self, num_steps: int, halts: bool, maps: bool) -> None:
+        self.looks_inside = maps
+        self._num_steps = num_steps
+        self._halts = halts
         self._halted: Tensor | None = None
+        self._tokens: ActiveTokens | None = None
         self._steps: dict[str, list[Tensor]] = {}
-        block: Any = stack.block
-        self._attention = {
-            name: getattr(block, name)
-            for name in ("self_attention", "cross_attention")
-            if maps and getattr(block, name) is not None
-        }
-        for name, attention in self._attention.items():
-            core = attention.core
-            undo.callback(setattr, core, "may_fuse", core.may_fuse)
-            core.may_fuse = False
-            self._note(f"{name}.weights", core.distribution)
-            self._note(f"{name}.routing", getattr(attention, "router", None))
-        self._note("gates", getattr(block, "copy_gate", None) if maps else None)
-        self._hook(block, self._after_step)
-        if stack.halting is not None:
-            for method in ("start", "advance"):
-                self._watch(stack.halting, method)
+        self._expert_weights: dict[str, Tensor] = {}
+        self._top_k: dict[str, int] = {}
 
     def result(self) -> StackTrace:
+        """What was recorded."""
         steps = {name: torch.stack(tensors) for name, tensors in self._steps.items()}
         return StackTrace(
-            num_steps=self._stack.num_steps,
+            num_steps=self._num_steps,
             computed=steps["computed"],
-            attention={name: steps[name] for name in self._attention},
-            top_k={
-                name: attention.router.top_k if hasattr(attention, "router") else 1
-                for name, attention in self._attention.items()
-            },
-            gates=steps.get("gates"),
+            attention={name: steps[name] for name in self._top_k},
+            top_k=dict(self._top_k),
+            gates=steps.get("gate"),
             halted=steps.get("halted"),
         )
 
-    def _hook(self, module: nn.Module, function: Callable[..., None]) -> None:
-        self._undo.callback(module.register_forward_hook(function).remove)
+    def halting(self, tokens: ActiveTokens, state: HaltingState) -> None:
+        if self._halts:
+            halted = 1 - state.remaining
+            self._halted = (
+                _blank_but(tokens, halted)
+                if self._halted is None
+                else tokens.put(self._halted, halted)
+            )
 
-    def _note(self, name: str, module: nn.Module | None) -> None:
-        """Keep what a module returns until the end of the step."""
-
-        def note(module: nn.Module, inputs: Any, output: Any) -> None:
-            self._outputs[name] = output
-
-        if module is not None:
-            self._hook(module, note)
-
-    def _watch(self, halting: nn.Module, name: str) -> None:
-        """Look at the states that a method of a halting unit returns; methods have no hooks."""
-        method = getattr(halting, name)
-
-        def watched(*inputs: Any) -> Any:
-            state = method(*inputs)
-            self._before_step(state)
-            return state
-
-        # On the instance, where it hides that of the class until it is taken away again.
-        setattr(halting, name, watched)
-        self._undo.callback(delattr, halting, name)
-
-    def _before_step(self, state: HaltingState) -> None:
-        """Read the state before the coming step, of the tokens of the last one."""
-        self._remaining = state.remaining
-        if self._tokens is not None and self._halted is not None:
-            self._halted = self._tokens.put(self._halted, 1 - state.remaining)
-
-    def _after_step(self, block: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        _, tokens, memory, cross_memory, *_ = inputs
+    def step(self, step: int, tokens: ActiveTokens) -> None:
         self._tokens = tokens
-        shape = (tokens.batch, tokens.length)
-        everyone = torch.ones(len(tokens), dtype=torch.bool, device=memory.keys.device)
-        self._add("computed", tokens.put(everyone.new_zeros(shape), everyone))
-        if self._remaining is not None:
-            if self._halted is None:
-                self._halted = _blank_but(tokens, 1 - self._remaining)
+        everyone = torch.ones(len(tokens), dtype=torch.bool, device=tokens.column.device)
+        self._add("computed", tokens.put(everyone.new_zeros(tokens.batch, tokens.length), everyone))
+        if self._halted is not None:
             self._add("halted", self._halted)
-        memories = {"self_attention": memory, "cross_attention": cross_memory}
-        for name in self._attention:
-            weights = _by_token(self._outputs[f"{name}.weights"], tokens, memories[name])
-            routing = self._outputs.get(f"{name}.routing")
-            if routing is None:
-                weights = weights.squeeze(2)
+
+    def saw(self, name: str, values: Tensor) -> None:
+        assert self._tokens is not None, "`step` comes first"
+        part, _, what = name.rpartition(".")
+        if what == "expert_weights":
+            # A mixture shows its choice before its weights.
+            self._expert_weights[part] = values
+        elif what == "weights":
+            self._top_k[part] = values.shape[2]
+            expert_weights = self._expert_weights.pop(part, None)
+            if expert_weights is None:
+                weights = values.squeeze(2)
             else:
-                weights = torch.einsum("nhkj,nk->nhj", weights, routing.expert_weights)
-            self._add(name, _blank_but(tokens, weights).transpose(1, 2))
-        if "gates" in self._outputs:
-            self._add("gates", _blank_but(tokens, self._outputs["gates"]))
-        self._outputs.clear()
+                weights = torch.einsum("nhkj,nk->nhj", values, expert_weights)
+            self._add(part, _blank_but(self._tokens, weights).transpose(1, 2))
+        elif name == "gate":
+            self._add(name, _blank_but(self._tokens, values))
 
     def _add(self, name: str, values: Tensor) -> None:
         self._steps.setdefault(name, []).append(values.cpu())
@@ -231,15 +202,3 @@ def _blank_but(tokens: ActiveTokens, values: Tensor) -> Tensor:
     """`(batch, length, ...)` with the active tokens' `(num_tokens, ...)`, NaN elsewhere."""
     grid = values.new_full((tokens.batch, tokens.length, *values.shape[1:]), torch.nan)
     return tokens.put(grid, values)
-
-
-def _by_token(weights: Tensor, tokens: ActiveTokens, memory: Memory) -> Tensor:
-    """Weights by token, `(num_tokens, num_heads, top_k, num_keys)`.
-
-    Args:
-        weights: `(rows, num_heads, width, top_k, num_keys)`, as arranged by `AttentionCore`.
-        tokens: the queries.
-        memory: what they attended to.
-    """
-    arrangement = tokens.arrange(memory.rows, memory.keys.shape[0])
-    return arrangement.from_sentences(weights.transpose(1, 2))

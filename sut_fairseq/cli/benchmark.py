@@ -16,6 +16,7 @@ from sut_fairseq.analysis.benchmark import (
     attention,
     decoding,
     experts,
+    functions,
     halting,
     memory,
     training,
@@ -55,10 +56,15 @@ _SUBJECTS: dict[str, tuple[Any, str]] = {
         memory,
         "peak memory of a training step: more steps, recomputed activations, mixture attention",
     ),
+    "functions": (
+        functions,
+        "each function whose gradient is written by hand against its plain form, which leaves the "
+        "gradient to autograd: time and peak memory",
+    ),
 }
 
 _DEVICES = ("cpu", "cuda")
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,7 +121,7 @@ def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
         "--dtype",
         default="float32",
         metavar="NAME",
-        help="float32, or bfloat16 under autocast (default: %(default)s)",
+        help="float32, or bfloat16 or float16 under autocast (default: %(default)s)",
     )
     group.add_argument(
         "--threads", type=int, metavar="N", help="threads on the CPU (default: torch's own choice)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
     """
 
     @classmethod
-    def build_criterion(cls, cfg: Any, task: FairseqTask) -> ClassificationCriterion:
+    def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
         """Build the criterion.
 
         Raises:
@@ -37,8 +37,7 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
         """
         if not hasattr(task, "label_indices"):
             raise InputError("--criterion classification needs --task sequence_classification.")
-        criterion: ClassificationCriterion = super().build_criterion(cfg, task)
-        return criterion
+        return super().build_criterion(cfg, task)
 
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True

@@ -2,9 +2,9 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import field, make_dataclass
+from typing import Any, Self
 
 import torch
 from fairseq.criterions import register_criterion
@@ -16,46 +16,30 @@ from fairseq.logging import metrics as fairseq_metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from sut_fairseq import losses, metrics
+from sut_fairseq import metrics
+from sut_fairseq.losses import AUXILIARY_LOSSES
 
 
-@dataclass
-class CrossEntropyWithAuxiliaryConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """One weight for each auxiliary loss; 0 leaves it out of the objective, not out of the log."""
+def weight_options() -> Any:
+    """Make the class of options: one weight for each auxiliary loss.
 
-    mutual_information_weight: float = field(
-        default=0.0,
-        metadata={
-            "help": "weight of the negative mutual information (the authors' 0.1 was not scaled by "
-            "the sample size and acted as about 1e-5)"
-        },
-    )
-    load_balance_weight: float = field(
-        default=0.0, metadata={"help": "weight of the Switch load-balancing loss"}
-    )
-    load_variation_weight: float = field(
-        default=0.0,
-        metadata={"help": "weight of the squared coefficient of variation of expert load"},
-    )
-    router_z_weight: float = field(default=0.0, metadata={"help": "weight of the router z-loss"})
-    expected_depth_weight: float = field(
-        default=0.0, metadata={"help": "weight of the expected depth of tokens (L_ACT)"}
-    )
-    remainder_weight: float = field(
-        default=0.0,
-        metadata={"help": "weight of the mean remainder of ACT (0.03 worked best for its authors)"},
-    )
+    0, the default, leaves a loss out of the objective, not out of the log.
+    """
+    weights = [
+        (
+            f"{loss.name}_weight",
+            float,
+            field(default=0.0, metadata={"help": f"weight of the {loss.help}"}),
+        )
+        for loss in AUXILIARY_LOSSES
+    ]
+    base = LabelSmoothedCrossEntropyCriterionConfig
+    options = make_dataclass("CrossEntropyWithAuxiliaryConfig", weights, bases=(base,))
+    options.__module__ = __name__
+    return options
 
 
-# The output each loss reads and the function of that output's statistics.
-_TERMS: dict[str, tuple[str, Callable[[Any], Tensor]]] = {
-    "mutual_information": ("routing", losses.mutual_information),
-    "load_balance": ("routing", losses.load_balance),
-    "load_variation": ("routing", losses.squared_coefficient_of_variation),
-    "router_z": ("routing", losses.router_z),
-    "expected_depth": ("halting", losses.expected_depth),
-    "remainder": ("halting", losses.remainder),
-}
+CrossEntropyWithAuxiliaryConfig = weight_options()
 
 
 @register_criterion("cross_entropy_with_auxiliary", dataclass=CrossEntropyWithAuxiliaryConfig)
@@ -76,22 +60,23 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         ignore_prefix_size: int = 0,
         report_accuracy: bool = False,
         *,
-        mutual_information_weight: float = 0.0,
-        load_balance_weight: float = 0.0,
-        load_variation_weight: float = 0.0,
-        router_z_weight: float = 0.0,
-        expected_depth_weight: float = 0.0,
-        remainder_weight: float = 0.0,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        self.weights = {
-            "mutual_information": mutual_information_weight,
-            "load_balance": load_balance_weight,
-            "load_variation": load_variation_weight,
-            "router_z": router_z_weight,
-            "expected_depth": expected_depth_weight,
-            "remainder": remainder_weight,
-        }
+        given = weights or {}
+        self.weights = {loss.name: given.get(loss.name, 0.0) for loss in AUXILIARY_LOSSES}
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
+        """Build the criterion with the weights that the options give."""
+        return cls(
+            task,
+            cfg.sentence_avg,
+            cfg.label_smoothing,
+            cfg.ignore_prefix_size,
+            cfg.report_accuracy,
+            weights={loss.name: getattr(cfg, f"{loss.name}_weight") for loss in AUXILIARY_LOSSES},
+        )
 
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
@@ -146,10 +131,10 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:
         """Each auxiliary loss that the model's extra output allows, unweighted, scalar."""
         terms = {}
-        for name, (output, loss) in _TERMS.items():
-            parts = [loss(statistics) for statistics in extra.get(output, {}).values()]
+        for loss in AUXILIARY_LOSSES:
+            parts = [loss.function(sums) for sums in extra.get(loss.reads, {}).values()]
             if parts:
-                terms[name] = torch.stack(parts).sum()
+                terms[loss.name] = torch.stack(parts).sum()
         return terms
 
     @classmethod
@@ -157,8 +142,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         """Log the objective, its terms by themselves, depths, expert load and exact match."""
         super().reduce_metrics(logging_outputs)
         sample_size = sum(log["sample_size"] for log in logging_outputs)
-        for name in _TERMS:
-            key = f"{name}_loss"
+        for loss in AUXILIARY_LOSSES:
+            key = f"{loss.name}_loss"
             if any(key in log for log in logging_outputs):
                 total = sum(log[key] for log in logging_outputs if key in log)
                 fairseq_metrics.log_scalar(key, total / sample_size, sample_size, round=4)

@@ -12,15 +12,12 @@ from typing import Any, Optional
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from sut_fairseq.models import _kinds
 from sut_fairseq.modules.routing.experts import BACKENDS
 from sut_fairseq.modules.tokens import LAYOUTS
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
-
-POSITIONS = ("none", "window", "buckets", "transformer-xl", "absolute-relative", "direction")
-
-_HALTING = ["none", "stick-breaking", "act", "act-ut"]
 
 
 @dataclass
@@ -60,14 +57,13 @@ class EmbeddingOptions(FairseqDataclass):
 class DepthOptions(FairseqDataclass):
     """The depth loop and its block."""
 
-    encoder_block: ChoiceEnum(["transformer", "data-router"]) = field(  # type: ignore[valid-type]
-        default="transformer",
-        metadata={"help": "kind of the encoder's block; a data router copies or updates states"},
+    encoder_block: ChoiceEnum(list(_kinds.BLOCKS)) = field(  # type: ignore[valid-type]
+        default="transformer", metadata={"help": f"{_kinds.BLOCKS.help} (encoder)"}
     )
-    decoder_block: ChoiceEnum(["transformer", "data-router"]) = field(  # type: ignore[valid-type]
-        default="transformer", metadata={"help": "kind of the decoder's block"}
+    decoder_block: ChoiceEnum(list(_kinds.BLOCKS)) = field(  # type: ignore[valid-type]
+        default="transformer", metadata={"help": "the same for the decoder"}
     )
-    copy_gate_update: ChoiceEnum(["layer-norm", "tanh"]) = field(  # type: ignore[valid-type]
+    copy_gate_update: ChoiceEnum(list(_kinds.UPDATE_NORMS)) = field(  # type: ignore[valid-type]
         default="layer-norm",
         metadata={"help": "what bounds a data router's update (tanh: for softmax attention)"},
     )
@@ -120,17 +116,14 @@ class AttentionOptions(FairseqDataclass):
     attention_top_k: int = field(
         default=1, metadata={"help": "attention experts that each token uses"}
     )
-    attention_distribution: ChoiceEnum(["softmax", "geometric"]) = field(  # type: ignore[valid-type]
-        default="softmax",
-        metadata={"help": "weights of self-attention: softmax, or geometric: the closest match"},
+    attention_kind: ChoiceEnum(list(_kinds.ATTENTION)) = field(  # type: ignore[valid-type]
+        default="auto", metadata={"help": _kinds.ATTENTION.help}
     )
-    attention_positions: ChoiceEnum(list(POSITIONS)) = field(  # type: ignore[valid-type]
-        default="window",
-        metadata={
-            "help": "positions in scores: learned window embeddings, T5 buckets, transformer-xl "
-            "(relative sinusoids), absolute-relative (each query chooses), direction (made "
-            "for geometric attention), or none"
-        },
+    attention_distribution: ChoiceEnum(list(_kinds.DISTRIBUTIONS)) = field(  # type: ignore[valid-type]
+        default="softmax", metadata={"help": _kinds.DISTRIBUTIONS.help}
+    )
+    attention_positions: ChoiceEnum(list(_kinds.POSITIONS)) = field(  # type: ignore[valid-type]
+        default="window", metadata={"help": _kinds.POSITIONS.help}
     )
     attention_query_dropout: float = field(
         default=0.0,
@@ -190,15 +183,11 @@ class RouterOptions(FairseqDataclass):
 class HaltingOptions(FairseqDataclass):
     """Dynamic halting."""
 
-    encoder_halting: ChoiceEnum(_HALTING) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "how encoder tokens halt: stick-breaking, ACT (Graves 2016), or ACT as in the "
-            "Universal Transformer (act-ut)"
-        },
+    encoder_halting: ChoiceEnum(list(_kinds.HALTING)) = field(  # type: ignore[valid-type]
+        default="none", metadata={"help": f"{_kinds.HALTING.help} (encoder)"}
     )
-    decoder_halting: ChoiceEnum(_HALTING) = field(  # type: ignore[valid-type]
-        default="none", metadata={"help": "how decoder tokens halt"}
+    decoder_halting: ChoiceEnum(list(_kinds.HALTING)) = field(  # type: ignore[valid-type]
+        default="none", metadata={"help": "the same for the decoder"}
     )
     alpha_threshold: float = field(
         default=0.999,

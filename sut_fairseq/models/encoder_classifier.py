@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -18,6 +19,7 @@ from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
 from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
+from sut_fairseq.modules.observer import Observer
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -110,12 +112,14 @@ class EncoderClassifier(Classifier):
         src_tokens: Tensor,
         src_lengths: Optional[Tensor] = None,
         prev_output_tokens: Optional[Tensor] = None,
+        observers: Optional[Mapping[str, Observer]] = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Classify.
 
         Args:
             src_tokens: `(batch, src_len)`, padded on either side.
             src_lengths, prev_output_tokens: not needed; fairseq passes them.
+            observers: the one called "encoder" is told what the stack computes.
 
         Returns:
             scores `(batch, num_labels)` and the statistics.
@@ -124,7 +128,10 @@ class EncoderClassifier(Classifier):
         check_precision(encoder.embedding.tokens.weight)
         real = src_tokens.ne(encoder.dictionary.pad())
         output = encoder.stack(
-            encoder.embedding(src_tokens), ~real, num_steps=self._num_steps(real)
+            encoder.embedding(src_tokens),
+            ~real,
+            num_steps=self._num_steps(real),
+            observer=(observers or {}).get("encoder"),
         )
         # argmax finds the first of the greatest values.
         ends = (real if self.readout == "first" else real.cumsum(dim=1)).int().argmax(dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fairseq.data import Dictionary
@@ -20,6 +21,7 @@ from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
 from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.observer import Observer
 from sut_fairseq.modules.stack import Stack, StackOutput
 
 logger = logging.getLogger(__name__)
@@ -36,12 +38,18 @@ class UniversalTransformerEncoder(FairseqEncoder):
         self.stack = stack
         self._max_positions = max_positions
 
-    def forward(self, src_tokens: Tensor, src_lengths: Tensor | None = None) -> dict[str, Any]:
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        observers: Mapping[str, Observer] | None = None,
+    ) -> dict[str, Any]:
         """Encode.
 
         Args:
             src_tokens: `(batch, src_len)`.
             src_lengths: not needed; fairseq passes it.
+            observers: the one called "encoder" is told what the stack computes.
 
         Returns:
             fairseq's `encoder_out`: `[(src_len, batch, embed_dim)]`, its `encoder_padding_mask`:
@@ -50,7 +58,8 @@ class UniversalTransformerEncoder(FairseqEncoder):
         """
         check_precision(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
-        output = self.stack(self.embedding(src_tokens), padding_mask)
+        observer = (observers or {}).get("encoder")
+        output = self.stack(self.embedding(src_tokens), padding_mask, observer=observer)
         return {
             "encoder_out": [output.states.transpose(0, 1)],
             "encoder_padding_mask": [padding_mask],
@@ -93,6 +102,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         prev_output_tokens: Tensor,
         encoder_out: dict[str, Any],
         incremental_state: dict | None = None,
+        observers: Mapping[str, Observer] | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Decode.
 
@@ -101,6 +111,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             encoder_out: what the encoder returned.
             incremental_state: fairseq's; if given, only the tokens that it has not seen yet are
                 computed.
+            observers: the one called "decoder" is told what the stack computes.
 
         Returns:
             scores `(batch, new_len, vocabulary)` and a dict: `attn` `[None]`, and `routing` and
@@ -124,7 +135,8 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             cache.memory, offset = memory, cache.length
         states = self.embedding(prev_output_tokens, offset)
         padding_mask = prev_output_tokens[:, offset:].eq(self.dictionary.pad())
-        output = self.stack(states, padding_mask, memory, cache)
+        observer = (observers or {}).get("decoder")
+        output = self.stack(states, padding_mask, memory, cache, observer=observer)
         statistics = statistics_of("decoder", output)
         return self.output_layer(output.states), {
             "attn": [None],

@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-
-
-class DistinctRows(torch.autograd.Function):
-    """rows[index] for distinct indices: the gradient is copied where indexing would add it up."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
-        ctx.save_for_backward(index)
-        ctx.num_rows = rows.shape[0]
-        return rows.index_select(0, index)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (index,) = ctx.saved_tensors
-        blank = gradient.new_zeros(ctx.num_rows, *gradient.shape[1:])
-        return blank.index_copy_(0, index, gradient), None
 
 
 @dataclass(frozen=True)
@@ -81,4 +64,4 @@ class Arrangement:
     def from_sentences(self, values: Tensor) -> Tensor:
         """Undo `by_sentence`: `(num_rows, width, ...)` -> `(num_tokens, ...)`."""
         flat = values.flatten(0, 1)
-        return flat if self.slot is None else DistinctRows.apply(flat, self.slot)
+        return flat if self.slot is None else flat.index_select(0, self.slot)

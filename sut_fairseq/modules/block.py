@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -9,6 +10,8 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.dropout import Dropout
+from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.observer import Look, within
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
 
@@ -25,20 +28,30 @@ class BlockOutput(NamedTuple):
     routing: dict[str, RoutingStatistics]
 
 
-class Block(nn.Module):
-    """What the depth loop asks of every kind of block.
+class Block(nn.Module, ABC):
+    """Base of the block kinds.
 
     Args:
         self_attention, cross_attention: attention kinds; a decoder block has both.
+        feed_forward: a feed-forward kind.
     """
 
-    def __init__(self, self_attention: Attention, cross_attention: Attention | None) -> None:
+    def __init__(
+        self,
+        self_attention: Attention,
+        cross_attention: Attention | None,
+        feed_forward: FeedForward,
+    ) -> None:
         super().__init__()
         self.self_attention = self_attention
         self.cross_attention = cross_attention
+        self.feed_forward = feed_forward
 
     def keys_values(self, expected: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of self-attention from states `(num_tokens, embed_dim)` to attend to."""
+        """Keys and values of self-attention from states `(num_tokens, embed_dim)` to attend to.
+
+        See `Attention.keys_values`.
+        """
         return self.self_attention.keys_values(expected)
 
     def cross_keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,6 +59,7 @@ class Block(nn.Module):
         assert self.cross_attention is not None, "only a decoder block attends to an encoder"
         return self.cross_attention.keys_values(states)
 
+    @abstractmethod
     def forward(
         self,
         hidden: Tensor,
@@ -53,6 +67,7 @@ class Block(nn.Module):
         memory: Memory,
         cross_memory: Memory | None = None,
         call_weights: Tensor | None = None,
+        look: Look | None = None,
     ) -> BlockOutput:
         """Compute one step for the active tokens.
 
@@ -62,8 +77,8 @@ class Block(nn.Module):
             memory: keys and values of self-attention.
             cross_memory: keys and values of cross-attention, if the block has one.
             call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
+            look: is shown what is computed on the way, see `Observer.saw`.
         """
-        raise NotImplementedError
 
 
 class TransformerBlock(Block):
@@ -74,8 +89,7 @@ class TransformerBlock(Block):
 
     Args:
         self_attention, cross_attention: attention kinds; a decoder block has both.
-        feed_forward: maps `(num_tokens, embed_dim)`, call weights and which tokens are active to
-            the same and statistics.
+        feed_forward: a feed-forward kind.
         embed_dim: size of a token's state.
         dropout: dropout of each sublayer's result.
         pre_norm: layer norm before instead of after each sublayer.
@@ -85,14 +99,13 @@ class TransformerBlock(Block):
         self,
         *,
         self_attention: Attention,
-        feed_forward: nn.Module,
+        feed_forward: FeedForward,
         embed_dim: int,
         cross_attention: Attention | None = None,
         dropout: float = 0.0,
         pre_norm: bool = False,
     ) -> None:
-        super().__init__(self_attention, cross_attention)
-        self.feed_forward = feed_forward
+        super().__init__(self_attention, cross_attention, feed_forward)
         self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
         self.self_attention_norm = nn.LayerNorm(embed_dim)
@@ -111,13 +124,14 @@ class TransformerBlock(Block):
         memory: Memory,
         cross_memory: Memory | None = None,
         call_weights: Tensor | None = None,
+        look: Look | None = None,
     ) -> BlockOutput:
         routing: dict[str, RoutingStatistics] = {}
 
         def sublayer(name: str, states: Tensor, *inputs: object) -> Tensor:
             norm = getattr(self, f"{name}_norm")
             normed = norm(states) if self.pre_norm else states
-            result, statistics = getattr(self, name)(normed, *inputs)
+            result, statistics = getattr(self, name)(normed, *inputs, within(look, name))
             if statistics is not None:
                 routing[name] = statistics
             states = states + self.dropout(result)
@@ -148,15 +162,14 @@ class DataRouterBlock(Block):
         self,
         *,
         self_attention: Attention,
-        feed_forward: nn.Module,
+        feed_forward: FeedForward,
         copy_gate: CopyGate,
         update_norm: nn.Module,
         embed_dim: int,
         cross_attention: Attention | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__(self_attention, cross_attention)
-        self.feed_forward = feed_forward
+        super().__init__(self_attention, cross_attention, feed_forward)
         self.copy_gate = copy_gate
         self.update_norm = update_norm
         self.dropout = Dropout(dropout)
@@ -170,21 +183,24 @@ class DataRouterBlock(Block):
         memory: Memory,
         cross_memory: Memory | None = None,
         call_weights: Tensor | None = None,
+        look: Look | None = None,
     ) -> BlockOutput:
         statistics: dict[str, RoutingStatistics | None] = {}
         result, statistics["self_attention"] = self.self_attention(
-            hidden, tokens, memory, call_weights
+            hidden, tokens, memory, call_weights, within(look, "self_attention")
         )
         attended = self.self_attention_norm(hidden + self.dropout(result))
         if self.cross_attention is not None:
             assert cross_memory is not None and self.cross_attention_norm is not None
             result, statistics["cross_attention"] = self.cross_attention(
-                attended, tokens, cross_memory, call_weights
+                attended, tokens, cross_memory, call_weights, within(look, "cross_attention")
             )
             attended = self.cross_attention_norm(attended + self.dropout(result))
         result, statistics["feed_forward"] = self.feed_forward(
-            attended, call_weights, tokens.active
+            attended, call_weights, tokens.active, within(look, "feed_forward")
         )
         update, gate = self.update_norm(result), self.copy_gate(attended)
+        if look is not None:
+            look("gate", gate)
         routing = {name: sums for name, sums in statistics.items() if sums is not None}
         return BlockOutput(gate * update + (1 - gate) * hidden, routing)

@@ -1,16 +1,46 @@
-"""Dense feed-forward layer with the interface of the mixture."""
+"""Feed-forward kinds: the interface of their axis, and the dense layer."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.initialization import xavier_linear
+from sut_fairseq.modules.observer import Look
+from sut_fairseq.statistics import RoutingStatistics
+
+Activation = Callable[[Tensor], Tensor]
 
 
-class FeedForward(nn.Module):
+class FeedForward(nn.Module, ABC):
+    """Base of the feed-forward kinds: maps each token's state by itself."""
+
+    @abstractmethod
+    def forward(
+        self,
+        states: Tensor,
+        call_weights: Tensor | None = None,
+        active: Tensor | None = None,
+        look: Look | None = None,
+    ) -> tuple[Tensor, RoutingStatistics | None]:
+        """Transform tokens.
+
+        Args:
+            states: `(num_tokens, embed_dim)`.
+            call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
+            active: which tokens are active, `(num_tokens,)`; None: all. What an inactive one gets
+                is undefined, but finite.
+            look: is shown the routing, see `Observer.saw`.
+
+        Returns:
+            `(num_tokens, embed_dim)`, and the routing statistics of a routed kind.
+        """
+
+
+class DenseFeedForward(FeedForward):
     """y = W2 act(W1 h + b1) + b2.
 
     Args:
@@ -25,7 +55,7 @@ class FeedForward(nn.Module):
         *,
         embed_dim: int,
         hidden_dim: int,
-        activation: Callable[[Tensor], Tensor],
+        activation: Activation,
         activation_dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -35,8 +65,11 @@ class FeedForward(nn.Module):
         self.output = xavier_linear(hidden_dim, embed_dim)
 
     def forward(
-        self, states: Tensor, call_weights: Tensor | None = None, active: Tensor | None = None
+        self,
+        states: Tensor,
+        call_weights: Tensor | None = None,
+        active: Tensor | None = None,
+        look: Look | None = None,
     ) -> tuple[Tensor, None]:
-        """Transform tokens `(num_tokens, embed_dim)`, all of them; nothing is routed."""
         hidden = self.activation_dropout(self.activation(self.input(states)))
         return self.output(hidden), None

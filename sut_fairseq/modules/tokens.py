@@ -17,7 +17,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from sut_fairseq.modules.arrangement import Arrangement, DistinctRows
+from sut_fairseq.modules.arrangement import Arrangement
 
 LAYOUTS = ("auto", "compact", "masked")
 
@@ -155,7 +155,7 @@ class CompactTokens(ActiveTokens):
 
     def take(self, grid: Tensor) -> Tensor:
         flat = grid.flatten(0, 1)
-        return flat if self.fills_grid else DistinctRows.apply(flat, self.index)
+        return flat if self.fills_grid else flat.index_select(0, self.index)
 
     def put(self, grid: Tensor, values: Tensor, *, overwrite: bool = False) -> Tensor:
         values = values.to(grid.dtype)

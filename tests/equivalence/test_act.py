@@ -180,7 +180,7 @@ def test_every_parameter_gets_a_gradient(halting: str, bias: float) -> None:
     model = small_model(**MIXTURE, encoder_halting=halting, decoder_halting=halting).train()
     for side in (model.encoder, model.decoder):
         side.stack.halting.output.bias.data.fill_(bias)
-    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, remainder_weight=0.03)
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights={"remainder": 0.03})
     loss, sample_size, log = criterion(model, sample_of(batch()))
     if bias:
         assert log["remainder_loss"] == 2 * sample_size, "each stack's mean remainder is 1"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
-from sut_fairseq.modules.attention.position_scores import RelativeBuckets
+from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
 from tests import reference_losses, references

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
+from sut_fairseq.modules.routing.router import Router
+from tests.comparison import normal
 from tests.models import HALTING, MIXTURE, batch, small_model, task
 
 pytestmark = pytest.mark.skipif(
     not hasattr(F, "grouped_mm"), reason="this torch has no torch.nn.functional.grouped_mm"
 )
 
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 ACT = dict(encoder_halting="act", decoder_halting="act-ut")
 
 # What reads a value, or a shape that depends on values, from the device.
@@ -51,11 +56,9 @@ def model_of(**options: Any) -> UniversalTransformerModel:
 
 def objective(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     """Our criterion with every term that has a gradient of its own."""
-    weights = {
-        f"{name}_weight": 0.1
-        for name in ("mutual_information", "expected_depth", "remainder", "router_z")
-    }
-    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **weights)
+    terms = ("mutual_information", "expected_depth", "remainder", "router_z")
+    weights = dict.fromkeys(terms, 0.1)
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights=weights)
     sample = {"net_input": inputs, "target": inputs["prev_output_tokens"], "ntokens": 9}
     return criterion(model, sample)[0]
 
@@ -79,27 +82,75 @@ def test_the_watch_sees_what_the_compact_layout_waits_for() -> None:
     assert {"nonzero", "bincount", "_local_scalar_dense"} <= set(watch.waits)
 
 
-def test_a_training_step_compiles_to_one_graph() -> None:
-    """In bfloat16: torch can trace grouped_mm in no other precision."""
+def agree_compiled(
+    module: nn.Module, objective: Callable[[nn.Module], Tensor], dtype: torch.dtype, backend: str
+) -> None:
+    """Loss and gradients of one graph, forward and backward, are those without compilation."""
+    device = next(module.parameters()).device.type
+    results = []
+    for runs in (module, torch.compile(module, backend=backend, fullgraph=True)):
+        module.zero_grad()
+        with torch.autocast(device, dtype, enabled=dtype != torch.float32):
+            loss = objective(runs)
+        loss.backward()
+        results.append([loss, *(p.grad for p in module.parameters() if p.grad is not None)])
+    assert len(results[0]) > 5
+    for ours, theirs in zip(*results, strict=True):
+        error = (ours - theirs).norm() / theirs.norm().clamp(min=1e-3)
+        assert error < (1e-5 if dtype == torch.float32 else 0.02)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
+)
+def test_a_depth_loop_compiles_to_one_graph(dtype: torch.dtype) -> None:
+    """Tracing shows what breaks a graph; generating code for it would take minutes."""
+    options = dict(expert_backend="grouped", token_layout="masked", encoder_layers=2)
+    stack = model_of(**options).encoder.stack
+    states = normal(2, 5, 16, dtype=torch.float32).detach()
+    padding = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()
+
+    def loss(runs: nn.Module) -> Tensor:
+        output = runs(states, padding)
+        routed = torch.stack([s.squared_log_partition for s in output.routing.values()])
+        return output.states[~padding].float().square().sum() + routed.sum()
+
+    agree_compiled(stack, loss, dtype, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_training_step_compiles_to_one_graph(dtype: torch.dtype) -> None:
     kinds = dict(encoder_halting="act", decoder_halting="stick-breaking")
     model = model_of(expert_backend="grouped", encoder_layers=2, decoder_layers=2, **kinds)
-    # Tracing shows what breaks a graph; generating code for it would take minutes.
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    results = []
-    for runs in (model, compiled):
-        model.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            scores, extra = runs(**batch())
+
+    def loss(runs: nn.Module) -> Tensor:
+        scores, extra = runs(**batch())
         sums = [s.expected_depth + s.remainder for s in extra["halting"].values()]
-        loss = scores.float().square().mean() + torch.stack(sums).sum()
-        loss.backward()
-        results.append([loss, *(parameter.grad for parameter in model.parameters())])
-    for ours, theirs in zip(*results):
-        error = (ours - theirs).norm() / theirs.norm().clamp(min=1e-3)
-        assert error < 0.02
+        return scores.float().square().mean() + torch.stack(sums).sum()
+
+    agree_compiled(model, loss, dtype, "aot_eager")
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_experts_compile_to_one_graph(backend: str, dtype: torch.dtype, device: str) -> None:
+    """One layer, in which some tokens take no part; also the code that torch makes of it."""
+    router = Router(16, 4, 2)
+    sizes = dict(embed_dim=16, hidden_dim=16, activation=F.gelu)
+    layer = MixtureFeedForward(router, **sizes, expert_backend="grouped").to(device)
+    states = normal(24, 16, dtype=torch.float32).detach().to(device)
+    active = torch.arange(24, device=device) % 5 > 0
+
+    def loss(runs: nn.Module) -> Tensor:
+        result, statistics = runs(states, None, active)
+        return result.float().square().sum() + result.sum() + statistics.squared_log_partition
+
+    agree_compiled(layer, loss, dtype, backend)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("layout, backend", [("compact", "loop"), ("masked", "grouped")])
 def test_deterministic_on_request(layout: str, backend: str, device: str) -> None:
     """Nothing is used that torch would refuse, and two runs agree to the bit."""

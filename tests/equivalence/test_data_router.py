@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.modules.attention.geometric import geometric, geometric_to_the_left
-from sut_fairseq.modules.attention.state_scores import TransformerXLPositions
+from sut_fairseq.modules.attention.distributions.geometric import geometric, geometric_to_the_left
+from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
 from sut_fairseq.modules.copy_gate import CopyGate
 from tests import references
 from tests.builders import EMBED_DIM, build_stack
@@ -98,7 +98,7 @@ def test_weights_and_gradients(
     function: Any, positions: str, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both ways to find mirrored keys, cut anyhow, for several groups of heads per query."""
-    monkeypatch.setattr("sut_fairseq.modules.attention.geometric._PIECE", piece)
+    monkeypatch.setattr("sut_fairseq.modules.attention.distributions.geometric._PIECE", piece)
     num_keys = 7
     places = {"consecutive": range(7), "offset": range(4, 7), "scattered": (1, 2, 5)}[positions]
     scores = normal(2, 2, len(places), 2, num_keys)
@@ -157,8 +157,8 @@ def test_sinusoids_are_exact_in_half_precision() -> None:
     """Angles beyond a few positions need more digits than half precision has."""
     positions = TransformerXLPositions(16, 2, 4)
     places = torch.arange(-900, 900)
-    expected = positions._position_keys(places, torch.zeros(()))
-    half = positions.bfloat16()._position_keys(places, torch.zeros(()))
+    expected = positions.position_keys(places, torch.zeros(()))
+    half = positions.bfloat16().position_keys(places, torch.zeros(()))
     torch.testing.assert_close(half, expected, atol=0.05, rtol=0.05)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from tests import references
 from tests.builders import ACT, EMBED_DIM
 from tests.comparison import assert_agree, normal, randomise

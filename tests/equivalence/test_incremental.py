@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from tests.models import HALTING, MIXTURE, NDR, batch, lower_threshold, padding, small_model
 
 THRESHOLDS = (0.999, 0.5, 0.1)

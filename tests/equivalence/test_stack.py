@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sut_fairseq import losses
+from sut_fairseq.modules.halting.fixed_depth import FixedDepth
 from sut_fairseq.modules.stack import Stack
 from tests import references
 from tests.builders import EMBED_DIM, SOURCE_DIM, build_stack
@@ -108,7 +109,7 @@ def test_halting_that_never_fires_is_a_fixed_depth() -> None:
     stack = stubborn(build_stack(options, 3), -1e4)
     states = normal(*RIGHT.shape, EMBED_DIM)
     halting = run(stack, states, RIGHT)
-    stack.halting = None
+    stack.halting = FixedDepth()
     fixed = run(stack, states, RIGHT)
     assert torch.equal(halting.states, fixed.states)
     for name, sums in fixed.routing.items():

@@ -16,7 +16,7 @@ KINDS = {"dense": {}, "mixture": MIXTURE}
 
 def criterion(**weights: float) -> CrossEntropyWithAuxiliaryCriterion:
     return CrossEntropyWithAuxiliaryCriterion(
-        task(), sentence_avg=False, label_smoothing=0.1, **weights
+        task(), sentence_avg=False, label_smoothing=0.1, weights=weights
     )
 
 
@@ -77,7 +77,7 @@ def test_every_parameter_gets_a_gradient(weight: float, alpha_threshold: float, 
         **{**MIXTURE, "attention_top_k": top_k, "ffn_top_k": top_k},
         alpha_threshold=alpha_threshold,
     ).train()
-    objective = criterion(mutual_information_weight=weight, expected_depth_weight=weight)
+    objective = criterion(mutual_information=weight, expected_depth=weight)
     loss, _, _ = objective(model, sample_of(batch((2, 1), (2, 1))))
     loss.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
@@ -89,7 +89,7 @@ def test_every_parameter_gets_a_gradient_when_all_halt_at_once() -> None:
     for stack in (model.encoder.stack, model.decoder.stack):
         stack.halting.output.weight.data.zero_()  # 0.5, above the threshold
     inputs = batch()
-    loss, _, log = criterion(expected_depth_weight=0.1)(model, sample_of(inputs))
+    loss, _, log = criterion(expected_depth=0.1)(model, sample_of(inputs))
     assert log["halting_decoder_steps_run"] == log["halting_decoder_tokens"]
     loss.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []

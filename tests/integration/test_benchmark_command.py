@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 import torch
 from torch import nn
 
+from sut_fairseq.analysis.benchmark.functions import FUNCTIONS
 from sut_fairseq.analysis.benchmark.halting import ScheduledHalting, depths
-from sut_fairseq.analysis.benchmark.peak import peak_bytes
+from sut_fairseq.analysis.benchmark.peak import added_bytes, peak_bytes
 from sut_fairseq.analysis.benchmark.peers import equal_transformer
 from sut_fairseq.analysis.benchmark.steps import Step
 from sut_fairseq.analysis.benchmark.timing import Conditions, Timings, measure
@@ -33,6 +35,7 @@ SIZES = {
     "train": f"{PAIRS} --dense-arch ut_cfq --scaling-sentences 1",
     "decode": f"{PAIRS} --beam 2 --thresholds 0.999 0.6",
     "memory": f"{PAIRS} --steps 2 4 --attention-length 4 --attention-tokens 8",
+    "functions": "--settings tiny",
 }
 VARIANTS = {
     "experts": "experts loop grouped dense dense_without_router gemm",
@@ -44,6 +47,7 @@ VARIANTS = {
     "train": "sut_tiny ut_cfq transformer tokens_1x tokens_2x tokens_4x steps_2x steps_4x",
     "decode": "sut_tiny threshold_0.6 transformer",
     "memory": "steps_2 steps_2_checkpointed steps_4 steps_4_checkpointed mixture dense",
+    "functions": " ".join(f"{name}_tiny {name}_tiny_plain" for name in FUNCTIONS),
 }
 RATIOS = {
     "experts": "to_dense to_dense_without_router to_gemm to_loop to_grouped",
@@ -61,6 +65,7 @@ RATIOS = {
     "decode": "to_transformer time_at_0.6",
     "memory": "memory_4_to_2_steps memory_4_to_2_steps_checkpointed memory_checkpointed_2 "
     "memory_checkpointed_4 memory_mixture_to_dense",
+    "functions": " ".join(f"{name}_tiny memory_{name}_tiny" for name in FUNCTIONS),
 }
 CONDITIONS = Conditions(torch.device("cpu"), torch.float32, repetitions=3, seed=1)
 
@@ -99,7 +104,7 @@ def test_reports_are_complete(subject: str, capsys: pytest.CaptureFixture[str]) 
     assert_complete(found, words(VARIANTS[subject]), words(RATIOS[subject]))
 
 
-@pytest.mark.parametrize("subject", ["experts", "attention", "halting", "decode"])
+@pytest.mark.parametrize("subject", ["experts", "attention", "halting", "decode", "functions"])
 def test_bfloat16(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = report(capsys, subject, *words(SIZES[subject]), "--dtype", "bfloat16")
     assert found["settings"]["dtype"] == "bfloat16"
@@ -218,7 +223,10 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("experts --repetitions 0", "`--repetitions` must be at least 1, but is 0 instead."),
         ("experts --threads 0", "`--threads` must be at least 1, but is 0 instead."),
         ("experts --device tpu", "`--device` must be one of cpu, cuda, but is tpu instead."),
-        ("experts --dtype float8", "`--dtype` must be one of float32, bfloat16, but is float8"),
+        (
+            "experts --dtype float8",
+            "`--dtype` must be one of float32, bfloat16, float16, but is",
+        ),
         ("attention --lengths 64 100", "`--lengths` must be a divisor of `--tokens` (4096)"),
         ("halting --shares 0.9", "`--shares` must be greater than 0, at most 0.833"),
         ("halting --arch ut_cfq_t5", "`--arch` must be an architecture whose encoder halts"),
@@ -232,6 +240,8 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("decode --arch transformer --vocab-size 9", "`--arch` must be an architecture of this"),
         (f"decode {PAIRS} --vocab-size 3", "`--vocab-size` must be greater than the number of"),
         ("decode --thresholds 1.5", "`--thresholds` must be greater than 0, at most 1, but is 1.5"),
+        ("functions --functions tanh", "`--functions` must be one of permute, sort_tokens,"),
+        ("functions --settings huge", "`--settings` must be one of base, base_256, base_1024,"),
         ("memory --steps 6", "`--steps` must be at least two different numbers, but is [6]"),
         ("memory --attention-length 3", "`--attention-length` must be a divisor of"),
     ],
@@ -269,6 +279,26 @@ def test_every_repetition_runs_each_variant_once_in_turn() -> None:
     timings = measure(variants, CONDITIONS, description="")
     assert order == list("abcbcacababc")  # one round to warm up, three that count
     assert {name: len(times) for name, times in timings.seconds.items()} == dict(a=3, b=3, c=3)
+
+
+def test_times_are_those_of_one_call_by_the_given_clock() -> None:
+    ticks, called = iter(range(100)), []
+    variants = {"a": lambda: called.append(1)}
+    clock = partial(next, ticks)
+    timings = measure(variants, CONDITIONS, description="", clock=clock, calls=4)
+    assert len(called) == 4 * 4  # one round to warm up, three that count
+    assert timings.seconds["a"] == [0.25] * 3
+
+
+def test_added_memory_of_a_known_step() -> None:
+    """A gather, its gradient and that of the rows; torch's own work in place counts once."""
+    rows, order = torch.randn(1000, 10, requires_grad=True), torch.randperm(1000)
+
+    def forward() -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+        result = rows.index_select(0, order)
+        return [result], [torch.ones_like(result)]
+
+    assert added_bytes(Step(nn.Module(), forward, (rows,)), CONDITIONS) == 3 * 4 * 10_000
 
 
 def test_ratios_pair_the_times_of_a_repetition() -> None:

@@ -14,11 +14,11 @@ from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWith
 from tests.models import HALTING, MIXTURE, batch, padding, sample_of, small_model, task
 
 WEIGHTS = dict(
-    mutual_information_weight=0.3,
-    load_balance_weight=0.2,
-    load_variation_weight=0.05,
-    router_z_weight=0.01,
-    expected_depth_weight=0.4,
+    mutual_information=0.3,
+    load_balance=0.2,
+    load_variation=0.05,
+    router_z=0.01,
+    expected_depth=0.4,
 )
 LOSSES = dict(
     mutual_information=losses.mutual_information,
@@ -38,7 +38,7 @@ def copies_of_a_batch(copies: int = 1) -> dict[str, Any]:
 def test_the_sum_of_its_terms(sentence_avg: bool) -> None:
     model = small_model(**MIXTURE, **HALTING)
     sample = copies_of_a_batch()
-    ours = CrossEntropyWithAuxiliaryCriterion(task(), sentence_avg, 0.1, **WEIGHTS)
+    ours = CrossEntropyWithAuxiliaryCriterion(task(), sentence_avg, 0.1, weights=WEIGHTS)
     loss, sample_size, log = ours(model, sample)
     assert sample_size == log["sample_size"] == (3 if sentence_avg else sample["ntokens"])
 
@@ -52,7 +52,7 @@ def test_the_sum_of_its_terms(sentence_avg: bool) -> None:
         for name, function in LOSSES.items()
     }
     terms["expected_depth"] = sum(map(losses.expected_depth, extra["halting"].values()))
-    expected = plain + sample_size * sum(WEIGHTS[f"{n}_weight"] * t for n, t in terms.items())
+    expected = plain + sample_size * sum(WEIGHTS[n] * t for n, t in terms.items())
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(log["nll_loss"], plain_log["nll_loss"])
     torch.testing.assert_close(log["loss"], loss.detach())
@@ -72,7 +72,7 @@ def test_without_weights_it_is_the_cross_entropy() -> None:
 
 def test_the_balance_does_not_depend_on_the_batch_size() -> None:
     """Three copies of a batch: three times the objective, so the same direction of descent."""
-    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **WEIGHTS)
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights=WEIGHTS)
     gradients = []
     for copies in (1, 3):
         model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.6)
@@ -86,7 +86,7 @@ def test_the_balance_does_not_depend_on_the_batch_size() -> None:
 
 def test_a_dense_model_without_halting_has_no_terms() -> None:
     model = small_model()
-    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, **WEIGHTS)
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights=WEIGHTS)
     loss, _, log = criterion(model, copies_of_a_batch())
     plain, _, _ = LabelSmoothedCrossEntropyCriterion(task(), False, 0.1)(model, copies_of_a_batch())
     torch.testing.assert_close(loss.float(), plain)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from sut_fairseq.modules.halting import StickBreakingHalting
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.tokens import ActiveTokens
 from tests.builders import ACT
 from tests.comparison import normal, randomise

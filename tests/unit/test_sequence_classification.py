@@ -159,8 +159,8 @@ def test_it_has_every_option_of_the_encoder_decoder_model() -> None:
 def test_the_objective(smoothing: float) -> None:
     """Cross-entropy over the labels and the means of the terms, all times the sentences."""
     model = classifier(**EVERYTHING)
-    weights = dict(mutual_information_weight=0.3, expected_depth_weight=0.4)
-    criterion = ClassificationCriterion(task(), False, smoothing, **weights)
+    weights = dict(mutual_information=0.3, expected_depth=0.4)
+    criterion = ClassificationCriterion(task(), False, smoothing, weights=weights)
     loss, sample_size, log = criterion(model, sample())
     assert sample_size == log["sample_size"] == log["ntokens"] == log["nsentences"] == 3
 

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch import Tensor, nn
 
 from sut_fairseq.analysis import trace_plots
-from sut_fairseq.analysis.traces import StackTrace, recording, trace
+from sut_fairseq.analysis.traces import StackTrace, evaluating, trace
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.encoder_classifier import EncoderClassifier
 from tests import references
@@ -95,9 +95,10 @@ def test_weights_of_the_first_step_by_their_equations(kind: str) -> None:
     tokens = INPUTS["src_tokens"]
     found = traced(model)["encoder"].attention["self_attention"][0]
     attention = model.encoder.stack.block.self_attention
+    scale = math.sqrt(attention.head_dim)
     states = model.encoder.embedding(tokens).detach()
     for sentence, real in enumerate(REAL["encoder"]):
-        keys, _ = attention.keys_values(states[sentence])  # divided by sqrt(head_dim) already
+        keys, _ = attention.keys_values(states[sentence])
         for i in real.nonzero().flatten().tolist():
             queries, gates = [attention.query], [1.0]
             if "mixture" in kind:
@@ -111,7 +112,8 @@ def test_weights_of_the_first_step_by_their_equations(kind: str) -> None:
                 heads = (project @ states[sentence, i]).view(2, -1)
                 for head in range(2):
                     scores = {
-                        j: heads[head] @ keys[j, head] for j in real.nonzero().flatten().tolist()
+                        j: heads[head] @ keys[j, head] / scale
+                        for j in real.nonzero().flatten().tolist()
                     }
                     if "router" in kind:
                         weights = torch.stack(references.geometric(scores, i))
@@ -246,7 +248,7 @@ def test_the_model_is_left_as_it_was(kind: str) -> None:
     assert not found.output.requires_grad
     assert_same(found.output, output.detach())
     assert state(model) == before
-    with pytest.raises(ZeroDivisionError), recording(model):
+    with pytest.raises(ZeroDivisionError), evaluating(model):
         assert state(model) != before
         model(**INPUTS)
         raise ZeroDivisionError

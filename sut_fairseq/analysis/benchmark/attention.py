@@ -18,10 +18,10 @@ from sut_fairseq.analysis.benchmark.steps import Step, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.errors import check
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
-from sut_fairseq.modules.attention.position_scores import RelativeWindow
+from sut_fairseq.modules.attention.positions.window import RelativeWindow
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
@@ -94,7 +94,7 @@ class _Attention(nn.Module):
             head_dim=sizes.head_dim,
         )
         router = Router(sizes.embed_dim, sizes.num_experts, sizes.top_k)
-        self.attention: nn.Module = (
+        self.attention: Attention = (
             MixtureAttention(core, router, **shape)
             if mixture
             else MultiheadAttention(core, **shape)
@@ -108,8 +108,7 @@ class _Attention(nn.Module):
         tokens = ActiveTokens.from_mask(~padding_mask, layout)
         flat = tokens.take(states)
         keys, values = (
-            new.unflatten(0, grid).transpose(1, 2)
-            for new in attention.keys_values(flat)  # type: ignore[operator]
+            new.unflatten(0, grid).transpose(1, 2) for new in attention.keys_values(flat)
         )
         memory = Memory(keys, values, padding_mask)
         result, statistics = attention(flat, tokens, memory, tokens.weights(None, flat))

@@ -16,7 +16,7 @@ from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
-from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.feedforward import DenseFeedForward
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.statistics import RoutingStatistics
@@ -158,8 +158,8 @@ def _mixture(sizes: Sizes, backend: str) -> MixtureFeedForward:
     )
 
 
-def _dense(sizes: Sizes, hidden_dim: int) -> FeedForward:
-    return FeedForward(embed_dim=sizes.embed_dim, hidden_dim=hidden_dim, activation=F.gelu)
+def _dense(sizes: Sizes, hidden_dim: int) -> DenseFeedForward:
+    return DenseFeedForward(embed_dim=sizes.embed_dim, hidden_dim=hidden_dim, activation=F.gelu)
 
 
 def _products(sizes: Sizes, conditions: Conditions) -> Callable[[], object]:

@@ -8,9 +8,9 @@ from torch import Tensor
 from sut_fairseq.analysis.benchmark.steps import Step
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.attention.distributions import Geometric
+from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.interface import Memory
-from sut_fairseq.modules.attention.state_scores import Direction
+from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.tokens import ActiveTokens
 
 # Geometric attention is measured with its directional scores, softmax attention without positions.
@@ -34,7 +34,6 @@ def _step(
         distribution=Geometric(causal=causal) if is_geometric else None,
         causal=causal,
     ).to(conditions.device)
-    core.may_fuse = False  # torch's own kernels never form the weights; these variants do
     active = torch.ones(batch, length, dtype=torch.bool, device=conditions.device)
     tokens = ActiveTokens.from_mask(active, "masked" if active.is_cuda else "compact")
 
@@ -47,7 +46,8 @@ def _step(
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
         with conditions.autocast():
-            context = core(queries, tokens, Memory(keys * head_dim**-0.5, values), states)
+            # Somebody who looks keeps torch's fused kernels, which never form the weights, away.
+            context = core(queries, tokens, Memory(keys, values), states, lambda *seen: None)
         return [context], [gradient.to(context.dtype)]
 
     return Step(core, forward, (queries, keys, values, states))

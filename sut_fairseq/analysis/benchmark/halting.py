@@ -22,7 +22,7 @@ from sut_fairseq.analysis.depth import (
     units_with_threshold,
 )
 from sut_fairseq.errors import check
-from sut_fairseq.modules.halting import StickBreakingHalting, StickBreakingState
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting, StickBreakingState
 from sut_fairseq.modules.stack import StackOutput
 
 REPETITIONS = 10
@@ -173,7 +173,7 @@ def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         {name: tensor.to(conditions.device) for name, tensor in batch["net_input"].items()}
         for batch in trained.batches(task, sizes.gen_subset, sizes.max_sentences)
     ]
-    halting = [stack.halting for stack in stacks(model).values() if stack.halting is not None]
+    halting = [stack.halting for stack in stacks(model).values() if stack.halting.halts]
     by_threshold = halting and len(halting) == len(units_with_threshold(model))
     check(bool(by_threshold), "--path", "a model that halts by stick-breaking only", sizes.path)
     variants: dict[str, Callable[[], object]] = {}

@@ -55,8 +55,7 @@ def own_criterion(task: Any) -> nn.Module:
         task,
         sentence_avg=False,
         label_smoothing=_LABEL_SMOOTHING,
-        mutual_information_weight=0.01,
-        expected_depth_weight=0.01,
+        weights={"mutual_information": 0.01, "expected_depth": 0.01},
     )
 
 

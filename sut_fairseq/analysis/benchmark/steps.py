@@ -32,14 +32,18 @@ class Step:
     inputs: tuple[Tensor, ...] = ()
 
     def __call__(self) -> None:
-        for tensor in self._differentiated():
-            tensor.grad = None
+        self.clear_gradients()
         self.forward_backward()
 
     def forward_backward(self) -> None:
         """Both passes; gradients are added to those that are there."""
         outputs, gradients = self.forward()
         torch.autograd.backward(outputs, gradients)
+
+    def clear_gradients(self) -> None:
+        """Drop the gradients that are there."""
+        for tensor in self._differentiated():
+            tensor.grad = None
 
     def zero_gradients(self) -> None:
         """Set the gradients that are there to zero."""

@@ -24,7 +24,7 @@ class Conditions:
 
     Attributes:
         device: the CPU or a GPU.
-        dtype: float32, or bfloat16: then under autocast, with parameters in float32.
+        dtype: float32, or bfloat16 or float16: then under autocast, with parameters in float32.
         repetitions: how often each variant is measured, after a fifth as many runs to warm up.
         seed: of weights, inputs and whatever else is drawn.
     """
@@ -37,7 +37,8 @@ class Conditions:
     def autocast(self) -> AbstractContextManager[object]:
         """The context in which a forward pass has `dtype`."""
         enabled = self.dtype != torch.float32
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+        dtype = self.dtype if enabled else None
+        return torch.autocast(self.device.type, dtype=dtype, enabled=enabled)
 
     def synchronise(self) -> None:
         """Wait until the device has done its work."""
@@ -81,7 +82,12 @@ class Timings:
 
 
 def measure(
-    variants: Mapping[str, Callable[[], object]], conditions: Conditions, *, description: str
+    variants: Mapping[str, Callable[[], object]],
+    conditions: Conditions,
+    *,
+    description: str,
+    clock: Callable[[], float] = time.perf_counter,
+    calls: int = 1,
 ) -> Timings:
     """Time all variants, interleaved, after some runs of each to warm up.
 
@@ -89,6 +95,9 @@ def measure(
         variants: what to run, by name.
         conditions: how often and where; a GPU is waited for before and after each run.
         description: for the progress bar on standard error.
+        clock: tells the time in seconds; `time.process_time` counts what this process used of all
+            cores, and so leaves out what other processes take.
+        calls: how often a variant is called in each repetition; times are those of one call.
     """
     names = list(variants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -99,16 +108,19 @@ def measure(
         for repetition in range(rounds):
             shift = repetition % len(names)
             for name in names[shift:] + names[:shift]:
-                elapsed = _time(variants[name], conditions)
+                elapsed = _time(variants[name], conditions, clock, calls)
                 if repetition >= warm_up:
                     seconds[name].append(elapsed)
                 progress.update()
     return Timings(seconds)
 
 
-def _time(run: Callable[[], object], conditions: Conditions) -> float:
+def _time(
+    run: Callable[[], object], conditions: Conditions, clock: Callable[[], float], calls: int
+) -> float:
     conditions.synchronise()
-    start = time.perf_counter()
-    run()
+    start = clock()
+    for _ in range(calls):
+        run()
     conditions.synchronise()
-    return time.perf_counter() - start
+    return (clock() - start) / calls

@@ -1,30 +1,24 @@
-"""What every attention kind takes and gives.
-
-An attention kind is a module with two methods:
-
-- `keys_values(states)`: `(num_tokens, source_dim)` -> keys and values, each
-  `(num_tokens, num_heads, head_dim)`. Separate from the rest so that the keys and values of
-  halted tokens, of a memory, and of earlier positions are computed once.
-- `forward(states, tokens, memory, call_weights)`: the attention of the active tokens.
-"""
+"""What every attention kind takes and gives, and what is attended to."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
 
 
 class Memory(NamedTuple):
-    """What is attended to.
+    """What is attended to; keys and values each have their own number of heads and size.
 
     Attributes:
-        keys, values: `(batch, num_heads, num_keys, head_dim)`; the keys are divided by
-            sqrt(head_dim) already.
+        keys: `(batch, num_heads, num_keys, head_dim)`.
+        values: `(batch, num_value_heads, num_keys, value_dim)`.
         padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
         query_offset: position, among the keys, of the queries' column 0 (self-attention only;
             greater than 0 when earlier positions come from a cache).
@@ -48,39 +42,31 @@ class Memory(NamedTuple):
         )
 
 
-class Pairing(NamedTuple):
-    """Queries next to the keys that they are scored with.
+class Attention(nn.Module, ABC):
+    """Base of the attention kinds.
 
-    Attributes:
-        queries: `(batch, num_heads, width, top_k, head_dim)`.
-        keys: `(batch, num_heads, num_keys, head_dim)`, divided by sqrt(head_dim).
-        positions: position of each query among the keys, `(batch or 1, width)`.
-        furthest: upper bound of `positions`, so that only offsets that can occur are computed.
-        padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
-        of_states: what the kind of scores itself read from the queries' states,
-            `(batch, num_heads, width, size)`, or None.
+    `keys_values` stands apart from `forward` so that the keys and values of halted tokens, of an
+    encoder, and of earlier positions are computed once. A kind composes a search, which scores keys
+    and divides by sqrt(head_dim), and a retrieval (`core`, `retrieve`).
     """
 
-    queries: Tensor
-    keys: Tensor
-    positions: Tensor
-    furthest: int
-    padding_mask: Tensor | None = None
-    of_states: Tensor | None = None
-
-
-class Attention(Protocol):
-    """The interface of an attention kind; implementations are `nn.Module`s."""
-
+    @abstractmethod
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`."""
+        """Project `(num_tokens, source_dim)`.
 
-    def __call__(
+        Returns:
+            keys `(num_tokens, num_heads, head_dim)`, not divided by anything, and values
+            `(num_tokens, num_value_heads, value_dim)`.
+        """
+
+    @abstractmethod
+    def forward(
         self,
         states: Tensor,
         tokens: ActiveTokens,
         memory: Memory,
         call_weights: Tensor | None = None,
+        look: Look | None = None,
     ) -> tuple[Tensor, RoutingStatistics | None]:
         """Attend.
 
@@ -89,6 +75,7 @@ class Attention(Protocol):
             tokens: where these tokens stand in their sentences.
             memory: what they attend to.
             call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
+            look: is shown weights and routing, see `Observer.saw`.
 
         Returns:
             `(num_tokens, embed_dim)`, and the routing statistics of a routed kind.
@@ -96,8 +83,7 @@ class Attention(Protocol):
 
 
 def visible_keys(positions: Tensor | None, memory: Memory) -> Tensor | None:
-    """Which keys each query may see: `(num_rows or 1, width or 1, num_keys)`; None:
-    all.
+    """Which keys each query may see, `(num_rows or 1, width or 1, num_keys)`; None: all.
 
     Empty slots of an arrangement see whatever position 0 sees; they are discarded.
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.projection import KeyValueProjection
+from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.router import Router
@@ -23,7 +24,7 @@ class MixtureAttention(KeyValueProjection):
     With one head per expert this is the mixture of attention heads, MoA (Zhang et al. 2022).
 
     Args:
-        core: scores, distribution and weighted sum.
+        core: search and retrieval.
         router: chooses among its `num_experts` experts for each token.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
@@ -59,13 +60,15 @@ class MixtureAttention(KeyValueProjection):
         tokens: ActiveTokens,
         memory: Memory,
         call_weights: Tensor | None = None,
+        look: Look | None = None,
     ) -> tuple[Tensor, RoutingStatistics]:
         routing = self.router(states, call_weights)
+        routing.show(look)
         dispatch = Dispatch.from_indices(
             routing.expert_indices, self.router.num_experts, tokens.active
         )
         queries = dispatch.unsort(self.query(states, dispatch))
         queries = queries.unflatten(-1, (self.num_heads, self.head_dim))
-        context = self.core(queries, tokens, memory, states).flatten(2)
+        context = self.core(queries, tokens, memory, states, look).flatten(2)
         rows = dispatch.sort_pairs(context)
         return self.output(rows, routing.expert_weights, dispatch), routing.statistics

@@ -8,14 +8,15 @@ from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.projection import KeyValueProjection
 from sut_fairseq.modules.initialization import xavier_linear
+from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
 class MultiheadAttention(KeyValueProjection):
-    """Multi-head attention (Vaswani et al. 2017) without biases, of the `Attention` interface.
+    """Multi-head attention (Vaswani et al. 2017) without biases.
 
     Args:
-        core: scores, distribution and weighted sum.
+        core: search and retrieval.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
         num_heads, head_dim: their product need not be `embed_dim`.
@@ -41,6 +42,7 @@ class MultiheadAttention(KeyValueProjection):
         tokens: ActiveTokens,
         memory: Memory,
         call_weights: Tensor | None = None,
+        look: Look | None = None,
     ) -> tuple[Tensor, None]:
         queries = self.query(states).view(-1, 1, self.num_heads, self.head_dim)
-        return self.output(self.core(queries, tokens, memory, states).flatten(1)), None
+        return self.output(self.core(queries, tokens, memory, states, look).flatten(1)), None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.initialization import xavier_linear
 
 
-class KeyValueProjection(nn.Module):
+class KeyValueProjection(Attention):
     """Keys and values of `num_heads` heads of `head_dim`, without biases.
 
     Args:
@@ -23,10 +24,6 @@ class KeyValueProjection(nn.Module):
         self.value = xavier_linear(source_dim, num_heads * head_dim, bias=False)
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`.
-
-        The keys are divided by sqrt(head_dim) here, once, and not the queries of every expert.
-        """
+        """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`."""
         shape = (-1, self.num_heads, self.head_dim)
-        keys = self.key(states) * self.head_dim**-0.5
-        return keys.view(shape), self.value(states).view(shape)
+        return self.key(states).view(shape), self.value(states).view(shape)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from sut_fairseq.modules.dropout import Dropout
+from sut_fairseq.modules.feedforward import Activation, FeedForward
+from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.statistics import RoutingStatistics
 
 
-class MixtureFeedForward(nn.Module):
+class MixtureFeedForward(FeedForward):
     """y = sum over the chosen experts of g(e|h) W2_e act(W1_e h + b1_e) + b2_e.
 
     Args:
@@ -31,7 +31,7 @@ class MixtureFeedForward(nn.Module):
         *,
         embed_dim: int,
         hidden_dim: int,
-        activation: Callable[[Tensor], Tensor],
+        activation: Activation,
         activation_dropout: float = 0.0,
         expert_backend: str = "auto",
     ) -> None:
@@ -47,19 +47,15 @@ class MixtureFeedForward(nn.Module):
         )
 
     def forward(
-        self, states: Tensor, call_weights: Tensor | None = None, active: Tensor | None = None
+        self,
+        states: Tensor,
+        call_weights: Tensor | None = None,
+        active: Tensor | None = None,
+        look: Look | None = None,
     ) -> tuple[Tensor, RoutingStatistics]:
-        """Transform tokens.
-
-        Args:
-            states: `(num_tokens, embed_dim)`.
-            call_weights: weight of each token in the statistics, `(num_tokens,)`; None means 1.
-            active: tokens to transform, `(num_tokens,)`; the others become 0; None means all.
-
-        Returns:
-            the transformed tokens `(num_tokens, embed_dim)` and the routing statistics.
-        """
+        """See `FeedForward`; inactive tokens become 0."""
         routing = self.router(states, call_weights)
+        routing.show(look)
         dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts, active)
         hidden = self.input(states, dispatch)
         hidden = self.activation_dropout(self.activation(hidden))

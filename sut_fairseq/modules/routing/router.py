@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sut_fairseq.errors import check
 from sut_fairseq.modules.dropout import Dropout
+from sut_fairseq.modules.observer import Look
 from sut_fairseq.statistics import RoutingStatistics, route_statistics
 
 
@@ -24,6 +25,12 @@ class Routing(NamedTuple):
     expert_indices: Tensor
     expert_weights: Tensor
     statistics: RoutingStatistics
+
+    def show(self, look: Look | None) -> None:
+        """Show who was chosen, if somebody looks."""
+        if look is not None:
+            look("expert_indices", self.expert_indices)
+            look("expert_weights", self.expert_weights)
 
 
 class Router(nn.Module):

@@ -7,14 +7,13 @@ all of whose tokens have been read out need not be computed further (NDR App. A)
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sut_fairseq.errors import check
-from sut_fairseq.modules.arrangement import DistinctRows
-from sut_fairseq.modules.halting import Halting, mass_dtype
+from sut_fairseq.modules.halting.interface import Halting, mass_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -35,7 +34,7 @@ class ActState(NamedTuple):
 
     def select(self, chosen: Tensor) -> ActState:
         """The state of the tokens at these places, `(num_chosen,)`, all different."""
-        return ActState(*(DistinctRows.apply(values, chosen) for values in self))
+        return ActState(*(values.index_select(0, chosen) for values in self))
 
 
 class AdaptiveComputationTime(Halting[ActState]):
@@ -48,6 +47,8 @@ class AdaptiveComputationTime(Halting[ActState]):
     Raises:
         ValueError: if `epsilon` is outside (0, 1).
     """
+
+    shows_read_out: ClassVar[bool] = False
 
     def __init__(self, embed_dim: int, *, epsilon: float = 0.01) -> None:
         super().__init__()
@@ -69,10 +70,7 @@ class AdaptiveComputationTime(Halting[ActState]):
             return torch.ones_like(state.remaining, dtype=torch.bool)
         return tokens.any_in_sentence(state.remaining > 0)
 
-    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
-        return hidden
-
-    def call_weights(self, remaining: Tensor) -> None:
+    def call_weights(self, state: ActState) -> None:
         """None: a state counts fully, read out or not, because others attend to it."""
         return None
 

@@ -1,88 +1,17 @@
-"""Dynamic halting: when a token has been computed enough, and what is read from it then."""
+"""Stick-breaking halting (SUT 3.2, Algorithm 1, Eq. 2-3)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.errors import check
-from sut_fairseq.modules.arrangement import DistinctRows
 from sut_fairseq.modules.dropout import Dropout
+from sut_fairseq.modules.halting.interface import Halting, mass_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
-
-
-class HaltingState(Protocol):
-    """What halting remembers of each token between steps.
-
-    Attributes:
-        remaining: probability of reaching the coming step, `(num_tokens,)`, float32 or better.
-        remainder: the mass that would go to the last state without having been predicted for it,
-            if the loop ended with the coming step, `(num_tokens,)`.
-    """
-
-    @property
-    def remaining(self) -> Tensor: ...
-
-    @property
-    def remainder(self) -> Tensor: ...
-
-    def select(self: _State, chosen: Tensor) -> _State:
-        """The state of the tokens at these places, `(num_chosen,)`, all different."""
-
-
-_State = TypeVar("_State", bound=HaltingState)
-
-
-class Halting(nn.Module, ABC, Generic[_State]):
-    """The interface of a halting kind.
-
-    The depth loop calls `start`, then for each step: `advance` (not before the first), the block,
-    and `read_out`.
-    """
-
-    @abstractmethod
-    def start(self, hidden: Tensor) -> _State:
-        """The state before the first step, for its inputs `(num_tokens, embed_dim)`."""
-
-    @abstractmethod
-    def advance(self, hidden: Tensor, state: _State) -> _State:
-        """The state before the coming step.
-
-        Args:
-            hidden: h_l, states after the last step, `(num_tokens, embed_dim)`.
-            state: the state before the last step.
-        """
-
-    @abstractmethod
-    def read_out(self, hidden: Tensor, state: _State) -> Tensor:
-        """The result of each token if the loop ended here, `(num_tokens, embed_dim)`.
-
-        Args:
-            hidden: h_l, states after a step, `(num_tokens, embed_dim)`.
-            state: the state before that step.
-        """
-
-    @abstractmethod
-    def computed(self, state: _State, tokens: ActiveTokens, decoding: bool) -> Tensor:
-        """Which tokens take the coming step, `(num_tokens,)`, bool; the others never come back.
-
-        Args:
-            state: the state before that step.
-            tokens: where the tokens stand.
-            decoding: whether later tokens may attend to these ones.
-        """
-
-    @abstractmethod
-    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
-        """Which of the two, both `(num_tokens, embed_dim)`, others attend to in the next step."""
-
-    @abstractmethod
-    def call_weights(self, remaining: Tensor) -> Tensor | None:
-        """Weight of each token in the routing statistics of a step, `(num_tokens,)`; None: 1."""
 
 
 class StickBreakingState(NamedTuple):
@@ -106,7 +35,7 @@ class StickBreakingState(NamedTuple):
 
     def select(self, chosen: Tensor) -> StickBreakingState:
         """The state of the tokens at these places, `(num_chosen,)`, all different."""
-        return StickBreakingState(*(DistinctRows.apply(values, chosen) for values in self))
+        return StickBreakingState(*(values.index_select(0, chosen) for values in self))
 
 
 class StickBreakingHalting(Halting[StickBreakingState]):
@@ -125,6 +54,8 @@ class StickBreakingHalting(Halting[StickBreakingState]):
     Raises:
         ValueError: if `alpha_threshold` is outside (0, 1].
     """
+
+    shows_read_out: ClassVar[bool] = True
 
     def __init__(self, embed_dim: int, *, alpha_threshold: float, dropout: float = 0.0) -> None:
         super().__init__()
@@ -164,16 +95,8 @@ class StickBreakingHalting(Halting[StickBreakingState]):
     def computed(self, state: StickBreakingState, tokens: ActiveTokens, decoding: bool) -> Tensor:
         return ~self.halted(state)
 
-    def attended(self, hidden: Tensor, read_out: Tensor) -> Tensor:
-        return read_out
-
-    def call_weights(self, remaining: Tensor) -> Tensor:
-        return remaining
+    def call_weights(self, state: StickBreakingState) -> Tensor:
+        return state.remaining
 
     def extra_repr(self) -> str:
         return f"alpha_threshold={self.alpha_threshold}"
-
-
-def mass_dtype(hidden: Tensor) -> torch.dtype:
-    """Precision of probabilities that are added up over steps: float32 or better."""
-    return torch.float64 if hidden.dtype == torch.float64 else torch.float32

@@ -1,11 +1,13 @@
-"""From attention scores to attention weights."""
+"""Softmax: weights of the visible keys that add up to 1."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from typing import ClassVar
 
-from sut_fairseq.modules.attention.geometric import geometric, geometric_to_the_left
+import torch
+from torch import Tensor
+
+from sut_fairseq.modules.attention.distributions.interface import Distribution
 
 
 def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
@@ -28,29 +30,10 @@ def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
     return scores.softmax(dim=-1, dtype=dtype).to(scores.dtype)
 
 
-class Softmax(nn.Module):
-    """`softmax` as a module."""
+class Softmax(Distribution):
+    """`softmax` as a kind of distribution."""
 
-    needs_positions = False
+    fuses: ClassVar[bool] = True
 
     def forward(self, scores: Tensor, visible: Tensor | None, positions: Tensor | None) -> Tensor:
         return softmax(scores, visible)
-
-
-class Geometric(nn.Module):
-    """The closest key that matches: `geometric`, in a decoder `geometric_to_the_left`.
-
-    Args:
-        causal: whether only keys before the query may match.
-    """
-
-    needs_positions = True
-
-    def __init__(self, *, causal: bool) -> None:
-        super().__init__()
-        self.causal = causal
-
-    def forward(self, scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
-        if self.causal:
-            return geometric_to_the_left(scores, visible, positions)
-        return geometric(scores, visible, positions)

@@ -1,0 +1,364 @@
+"""The axes of a model, each with the list of its kinds: options, help, errors come from here.
+
+To add a kind: write its module, then a builder and a line in the list of its axis here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from torch import nn
+
+from sut_fairseq.errors import check, check_choice
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions.geometric import Geometric
+from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.attention.distributions.softmax import Softmax
+from sut_fairseq.modules.attention.interface import Attention
+from sut_fairseq.modules.attention.mixture import MixtureAttention
+from sut_fairseq.modules.attention.multihead import MultiheadAttention
+from sut_fairseq.modules.attention.positions.absolute_relative import AbsoluteRelativePositions
+from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
+from sut_fairseq.modules.attention.positions.content import ContentScores
+from sut_fairseq.modules.attention.positions.direction import Direction
+from sut_fairseq.modules.attention.positions.interface import Scores
+from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
+from sut_fairseq.modules.attention.positions.window import RelativeWindow
+from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
+from sut_fairseq.modules.copy_gate import CopyGate
+from sut_fairseq.modules.feedforward import Activation, DenseFeedForward, FeedForward
+from sut_fairseq.modules.halting.act import DehghaniHalting, GravesHalting
+from sut_fairseq.modules.halting.fixed_depth import FixedDepth
+from sut_fairseq.modules.halting.interface import Halting
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
+from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
+from sut_fairseq.modules.routing.router import Router
+
+if TYPE_CHECKING:
+    from sut_fairseq.models._config import UniversalTransformerConfig as Config
+
+Build = TypeVar("Build")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Build]):
+    """A kind and how it is built.
+
+    Attributes:
+        help: what the option's help says of it.
+        build: makes its module.
+    """
+
+    help: str
+    build: Build
+
+
+class Axis(Generic[Build]):
+    """An axis along which models differ.
+
+    Args:
+        help: what the option decides.
+        kinds: the kinds by name.
+    """
+
+    def __init__(self, help: str, kinds: dict[str, Kind[Build]]) -> None:
+        self._help = help
+        self.kinds = kinds
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, for an option's choices."""
+        return iter(self.kinds)
+
+    @property
+    def help(self) -> str:
+        """The help of the option that chooses."""
+        return f"{self._help}: " + "; ".join(f"{name}, {k.help}" for name, k in self.kinds.items())
+
+    def builder(self, option: str, name: object) -> Build:
+        """What builds the kind of this name.
+
+        Raises:
+            InputError: naming `option`, if there is no such kind.
+        """
+        check_choice(option, str(name), self.kinds)
+        return self.kinds[str(name)].build
+
+
+@dataclass(frozen=True)
+class Side:
+    """The options of one stack, with the decoder's defaults filled in from the encoder's."""
+
+    name: Literal["encoder", "decoder"]
+    embed_dim: int
+    source_dim: int
+    num_steps: int
+    num_heads: int
+    head_dim: int
+    hidden_dim: int
+    block: str
+    pre_norm: bool
+    halting: str
+
+    @property
+    def causal(self) -> bool:
+        """Whether tokens see only what stands before them."""
+        return self.name == "decoder"
+
+
+def router(config: Config, embed_dim: int, kind: str) -> Router:
+    """The router of the "attention" or the "ffn" experts."""
+    return Router(
+        embed_dim,
+        getattr(config, f"{kind}_experts"),
+        getattr(config, f"{kind}_top_k"),
+        dropout=config.router_dropout,
+        sample=config.router_sample,
+    )
+
+
+# Positions: the scores of self-attention.
+
+
+def _content(config: Config, side: Side) -> Scores:
+    return ContentScores()
+
+
+def _window(config: Config, side: Side) -> Scores:
+    return RelativeWindow(
+        side.num_heads, side.head_dim, config.attention_window, causal=side.causal
+    )
+
+
+def _buckets(config: Config, side: Side) -> Scores:
+    return RelativeBuckets(
+        side.num_heads,
+        num_buckets=config.attention_buckets,
+        max_distance=config.attention_max_distance,
+        causal=side.causal,
+    )
+
+
+def _transformer_xl(config: Config, side: Side) -> Scores:
+    return TransformerXLPositions(
+        side.embed_dim,
+        side.num_heads,
+        side.head_dim,
+        dropout=config.attention_query_dropout,
+        causal=side.causal,
+    )
+
+
+def _absolute_relative(config: Config, side: Side) -> Scores:
+    return AbsoluteRelativePositions(
+        side.embed_dim,
+        side.num_heads,
+        side.head_dim,
+        dropout=config.attention_query_dropout,
+        causal=side.causal,
+    )
+
+
+def _direction(config: Config, side: Side) -> Scores:
+    return Direction(
+        side.embed_dim, side.num_heads, side.head_dim, dropout=config.attention_query_dropout
+    )
+
+
+POSITIONS: Axis[Callable[[Config, Side], Scores]] = Axis(
+    "positions in the scores of self-attention",
+    {
+        "none": Kind("content only", _content),
+        "window": Kind("learned embeddings of offsets", _window),
+        "buckets": Kind("biases in T5's buckets", _buckets),
+        "transformer-xl": Kind("relative sinusoids", _transformer_xl),
+        "absolute-relative": Kind("each query chooses", _absolute_relative),
+        "direction": Kind("left or right, made for geometric attention", _direction),
+    },
+)
+
+
+# Distributions: the weights of self-attention.
+
+
+def _softmax(config: Config, side: Side) -> Distribution:
+    return Softmax()
+
+
+def _geometric(config: Config, side: Side) -> Distribution:
+    return Geometric(causal=side.causal)
+
+
+DISTRIBUTIONS: Axis[Callable[[Config, Side], Distribution]] = Axis(
+    "weights of self-attention",
+    {
+        "softmax": Kind("all keys share 1", _softmax),
+        "geometric": Kind("the closest match", _geometric),
+    },
+)
+
+
+# Attention; `source_dim` is the size of the states attended to.
+
+
+def _multihead(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    check(
+        config.attention_experts == 1,
+        "attention_experts",
+        "1 for `attention_kind` multihead, which has no experts",
+        config.attention_experts,
+    )
+    return MultiheadAttention(
+        core,
+        embed_dim=side.embed_dim,
+        source_dim=source_dim,
+        num_heads=side.num_heads,
+        head_dim=side.head_dim,
+    )
+
+
+def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    return MixtureAttention(
+        core,
+        router(config, side.embed_dim, "attention"),
+        embed_dim=side.embed_dim,
+        source_dim=source_dim,
+        num_heads=side.num_heads,
+        head_dim=side.head_dim,
+        expert_backend=str(config.expert_backend),
+    )
+
+
+def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    build = _multihead if config.attention_experts == 1 else _mixture
+    return build(config, side, core, source_dim)
+
+
+ATTENTION: Axis[Callable[[Config, Side, AttentionCore, int], Attention]] = Axis(
+    "kind of self- and cross-attention",
+    {
+        "auto": Kind("mixture with more than one expert, else multihead", _by_experts),
+        "multihead": Kind("dense heads", _multihead),
+        "mixture": Kind("heads of the experts that a token is routed to", _mixture),
+    },
+)
+
+
+# Feed-forward layers.
+
+
+def _dense(config: Config, side: Side, activation: Activation) -> FeedForward:
+    return DenseFeedForward(
+        embed_dim=side.embed_dim,
+        hidden_dim=side.hidden_dim,
+        activation=activation,
+        activation_dropout=config.activation_dropout,
+    )
+
+
+def _mixture_feed_forward(config: Config, side: Side, activation: Activation) -> FeedForward:
+    return MixtureFeedForward(
+        router(config, side.embed_dim, "ffn"),
+        embed_dim=side.embed_dim,
+        hidden_dim=side.hidden_dim,
+        activation=activation,
+        activation_dropout=config.activation_dropout,
+        expert_backend=str(config.expert_backend),
+    )
+
+
+# No option names them: one expert is dense.
+FEED_FORWARD: Axis[Callable[[Config, Side, Activation], FeedForward]] = Axis(
+    "kind of feed-forward layer",
+    {
+        "dense": Kind("one layer for all tokens", _dense),
+        "mixture": Kind("the experts that a token is routed to", _mixture_feed_forward),
+    },
+)
+
+
+# Halting.
+
+
+def _fixed_depth(config: Config, side: Side) -> FixedDepth:
+    return FixedDepth()
+
+
+def _stick_breaking(config: Config, side: Side) -> StickBreakingHalting:
+    dropout = config.halting_dropout
+    return StickBreakingHalting(
+        side.embed_dim,
+        alpha_threshold=config.alpha_threshold,
+        dropout=config.dropout if dropout is None else dropout,
+    )
+
+
+def _graves(config: Config, side: Side) -> GravesHalting:
+    return GravesHalting(side.embed_dim, epsilon=config.halting_epsilon)
+
+
+def _dehghani(config: Config, side: Side) -> DehghaniHalting:
+    return DehghaniHalting(side.embed_dim, epsilon=config.halting_epsilon)
+
+
+HALTING: Axis[Callable[[Config, Side], Halting]] = Axis(
+    "how tokens halt",
+    {
+        "none": Kind("all steps", _fixed_depth),
+        "stick-breaking": Kind("at a threshold, as in SUT", _stick_breaking),
+        "act": Kind("ACT of Graves (2016)", _graves),
+        "act-ut": Kind("ACT as in the Universal Transformer", _dehghani),
+    },
+)
+
+
+# Blocks; cross-attention is None in an encoder.
+_UPDATE_NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "layer-norm": nn.LayerNorm,
+    "tanh": lambda embed_dim: nn.Tanh(),
+}
+UPDATE_NORMS = tuple(_UPDATE_NORMS)
+
+
+def _transformer(
+    config: Config, side: Side, own: Attention, cross: Attention | None, feed_forward: FeedForward
+) -> Block:
+    return TransformerBlock(
+        self_attention=own,
+        cross_attention=cross,
+        feed_forward=feed_forward,
+        embed_dim=side.embed_dim,
+        dropout=config.dropout,
+        pre_norm=side.pre_norm,
+    )
+
+
+def _data_router(
+    config: Config, side: Side, own: Attention, cross: Attention | None, feed_forward: FeedForward
+) -> Block:
+    allowed = "off with a data-router block, which has its norms where they are"
+    check(not side.pre_norm, f"{side.name}_normalize_before", allowed, side.pre_norm)
+    dropout, update = config.copy_gate_dropout, str(config.copy_gate_update)
+    check(0 <= dropout < 1, "copy_gate_dropout", "at least 0 and less than 1", dropout)
+    check_choice("copy_gate_update", update, UPDATE_NORMS)
+    return DataRouterBlock(
+        self_attention=own,
+        cross_attention=cross,
+        feed_forward=feed_forward,
+        copy_gate=CopyGate(
+            side.embed_dim, dropout=dropout, hidden_dropout=config.activation_dropout
+        ),
+        update_norm=_UPDATE_NORMS[update](side.embed_dim),
+        embed_dim=side.embed_dim,
+        dropout=config.dropout,
+    )
+
+
+BLOCKS: Axis[Callable[[Config, Side, Attention, Attention | None, FeedForward], Block]] = Axis(
+    "kind of block",
+    {
+        "transformer": Kind("residual sublayers", _transformer),
+        "data-router": Kind("copies or updates states (Neural Data Router)", _data_router),
+    },
+)

@@ -1,0 +1,1 @@
+"""From attention scores to attention weights; see `interface`."""

@@ -1,0 +1,1 @@
+"""Kinds of scores: how positions count beside content; see `interface`."""

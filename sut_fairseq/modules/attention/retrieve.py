@@ -1,0 +1,52 @@
+"""Retrieval: what a query takes from the values, given its attention weights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+
+class Retrieve(ABC):
+    """Base of the kinds of retrieval.
+
+    Attributes:
+        fuses: whether torch's fused attention, which pairs head i of the weights with head i of
+            the values, computes the same.
+    """
+
+    fuses: ClassVar[bool]
+
+    @abstractmethod
+    def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
+        """Sum values by weights.
+
+        Args:
+            weights: `(rows, num_heads, width, top_k, num_keys)`.
+            values: `(rows, num_value_heads, num_keys, value_dim)`.
+
+        Returns:
+            `(rows, num_heads, width, top_k, ...)`; what stands at the end depends on the kind.
+        """
+
+    @abstractmethod
+    def products_per_key(self, values: Tensor) -> int:
+        """Multiplications that each weight takes part in."""
+
+
+class PairedHeads(Retrieve):
+    """Multi-head attention's: head i of the weights sums up head i of the values.
+
+    Returns `(rows, num_heads, width, top_k, value_dim)`.
+    """
+
+    fuses: ClassVar[bool] = True
+
+    def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
+        context = torch.matmul(weights.flatten(2, 3), values.to(weights.dtype))
+        return context.view(*weights.shape[:4], values.shape[3])
+
+    def products_per_key(self, values: Tensor) -> int:
+        return values.shape[3]

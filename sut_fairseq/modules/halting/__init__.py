@@ -1,0 +1,1 @@
+"""Halting kinds that share one interface; see `interface`."""

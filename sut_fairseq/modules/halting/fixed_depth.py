@@ -1,0 +1,55 @@
+"""No halting: all tokens take all steps."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from sut_fairseq.modules.halting.interface import Halting
+from sut_fairseq.modules.halting.sums import Sums
+from sut_fairseq.modules.tokens import ActiveTokens
+
+
+class FixedDepthState(NamedTuple):
+    """Everybody reaches every step.
+
+    Attributes:
+        remaining: ones, `(num_tokens,)`.
+    """
+
+    remaining: Tensor
+
+    @property
+    def remainder(self) -> Tensor:
+        """Nothing is left over that was not meant for the last state, `(num_tokens,)`."""
+        return self.remaining.new_zeros(self.remaining.shape)
+
+    def select(self, chosen: Tensor) -> FixedDepthState:
+        """The state of the tokens at these places, `(num_chosen,)`."""
+        return FixedDepthState(self.remaining[chosen])
+
+
+class FixedDepth(Halting[FixedDepthState]):
+    """Runs every step for every token; what is read out is the last state, h_L."""
+
+    halts: ClassVar[bool] = False
+    shows_read_out: ClassVar[bool] = True
+
+    def start(self, hidden: Tensor) -> FixedDepthState:
+        return FixedDepthState(hidden.new_ones(()).expand(hidden.shape[0]))
+
+    def advance(self, hidden: Tensor, state: FixedDepthState) -> FixedDepthState:
+        return state
+
+    def computed(self, state: FixedDepthState, tokens: ActiveTokens, decoding: bool) -> None:
+        return None
+
+    def read_out(self, hidden: Tensor, state: FixedDepthState) -> Tensor:
+        return hidden
+
+    def call_weights(self, state: FixedDepthState) -> None:
+        return None
+
+    def sums(self, tokens: ActiveTokens, num_steps: int) -> Sums:
+        return Sums()

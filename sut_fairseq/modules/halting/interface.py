@@ -1,0 +1,81 @@
+"""What every halting kind takes and gives: when a token has been computed enough, what is read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.modules.halting.state import HaltingState
+from sut_fairseq.modules.halting.sums import HaltingSums, Sums
+from sut_fairseq.modules.tokens import ActiveTokens
+
+State = TypeVar("State", bound=HaltingState)
+
+
+class Halting(nn.Module, ABC, Generic[State]):
+    """Base of the halting kinds.
+
+    The depth loop calls `start`, then for each step: `advance` and `computed` (not before the
+    first), `call_weights`, the block, and `read_out`.
+
+    Attributes:
+        halts: whether tokens can take fewer steps than there are.
+        shows_read_out: whether others attend to what is read out of a token (stick-breaking: its
+            expected state); False: to its newest state.
+    """
+
+    halts: ClassVar[bool] = True
+    shows_read_out: ClassVar[bool]
+
+    @abstractmethod
+    def start(self, hidden: Tensor) -> State:
+        """The state before the first step, for its inputs `(num_tokens, embed_dim)`."""
+
+    @abstractmethod
+    def advance(self, hidden: Tensor, state: State) -> State:
+        """The state before the coming step.
+
+        Args:
+            hidden: h_l, states after the last step, `(num_tokens, embed_dim)`.
+            state: the state before the last step.
+        """
+
+    @abstractmethod
+    def computed(self, state: State, tokens: ActiveTokens, decoding: bool) -> Tensor | None:
+        """Which tokens take the coming step, `(num_tokens,)`, bool; the others never come back.
+
+        None stands for all.
+
+        Args:
+            state: the state before that step.
+            tokens: where the tokens stand.
+            decoding: whether later tokens may attend to these ones.
+        """
+
+    @abstractmethod
+    def read_out(self, hidden: Tensor, state: State) -> Tensor:
+        """The result of each token if the loop ended here, `(num_tokens, embed_dim)`.
+
+        Args:
+            hidden: h_l, states after a step, `(num_tokens, embed_dim)`.
+            state: the state before that step.
+        """
+
+    @abstractmethod
+    def call_weights(self, state: State) -> Tensor | None:
+        """Weight of each token in the routing statistics of the coming step, `(num_tokens,)`.
+
+        None stands for 1.
+        """
+
+    def sums(self, tokens: ActiveTokens, num_steps: int) -> Sums:
+        """What adds up the statistics of one call, for `tokens` and at most `num_steps` steps."""
+        return HaltingSums(tokens.count(), num_steps)
+
+
+def mass_dtype(hidden: Tensor) -> torch.dtype:
+    """Precision of probabilities that are added up over steps: float32 or better."""
+    return torch.float64 if hidden.dtype == torch.float64 else torch.float32

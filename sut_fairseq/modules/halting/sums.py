@@ -1,0 +1,82 @@
+"""Statistics of halting, added up while the depth loop runs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sut_fairseq.modules.halting.state import HaltingState
+from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import HaltingStatistics
+
+
+class Sums:
+    """What the depth loop tells; this one adds nothing up."""
+
+    def run(self, tokens: ActiveTokens, state: HaltingState) -> None:
+        """These tokens take a step; `state` is the one before it."""
+
+    def stop(self, tokens: ActiveTokens, state: HaltingState, stopped: Tensor, step: int) -> None:
+        """Tokens stop after `step` steps where `stopped` `(num_tokens,)` is True."""
+
+    def finish(self, tokens: ActiveTokens, state: HaltingState) -> None:
+        """The loop ends for these tokens; `state` is the one before their last step."""
+
+    def statistics(self) -> HaltingStatistics | None:
+        """The sums; None if there are none."""
+        return None
+
+
+class HaltingSums(Sums):
+    """Adds up `HaltingStatistics`.
+
+    Args:
+        num_tokens: number of tokens before the first step.
+        num_steps: number of steps there are.
+    """
+
+    def __init__(self, num_tokens: int | Tensor, num_steps: int) -> None:
+        self._num_tokens = num_tokens
+        self._num_steps = num_steps
+        self._steps_run: int | Tensor = 0
+        self._expected_depth: Tensor | float = 0.0
+        self._remainder: Tensor | float = 0.0
+        self._like: Tensor | None = None
+
+    def run(self, tokens: ActiveTokens, state: HaltingState) -> None:
+        # E[depth] is the sum over steps of the probability of reaching them.
+        self._steps_run = self._steps_run + tokens.count()
+        self._expected_depth = self._expected_depth + _sum(tokens, state.remaining)
+
+    def stop(self, tokens: ActiveTokens, state: HaltingState, stopped: Tensor, step: int) -> None:
+        # The mass that a token keeps goes to the last of all steps.
+        unused = _sum(tokens, state.remaining * stopped)
+        self._expected_depth = self._expected_depth + unused * (self._num_steps - step)
+        self._remainder = self._remainder + _sum(tokens, state.remainder * stopped)
+
+    def finish(self, tokens: ActiveTokens, state: HaltingState) -> None:
+        self._remainder = self._remainder + _sum(tokens, state.remainder)
+        self._like = state.remaining
+
+    def statistics(self) -> HaltingStatistics:
+        return HaltingStatistics(
+            tokens=self._tensor(self._num_tokens),
+            expected_depth=self._tensor(self._expected_depth),
+            steps_run=self._tensor(self._steps_run),
+            steps_possible=self._tensor(self._num_tokens * self._num_steps),
+            remainder=self._tensor(self._remainder),
+        )
+
+    def _tensor(self, number: Tensor | float) -> Tensor:
+        like = self._like
+        assert like is not None, "`finish` comes before `statistics`"
+        # Filling happens on the device; a tensor made from a number would be copied there.
+        if isinstance(number, Tensor):
+            return number.to(like.dtype)
+        return torch.full((), number, dtype=like.dtype, device=like.device)
+
+
+def _sum(tokens: ActiveTokens, values: Tensor) -> Tensor:
+    weights = tokens.weights(values, like=values)
+    assert weights is not None
+    return weights.sum()

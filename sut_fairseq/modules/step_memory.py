@@ -1,0 +1,112 @@
+"""What tokens show each other from step to step: states, their keys and values, the cache."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.block import Block
+from sut_fairseq.modules.tokens import ActiveTokens
+
+KeysValues = tuple[Tensor, Tensor]
+
+
+class StepMemory:
+    """The states of all tokens during one call of the depth loop, and what is attended to.
+
+    Between two steps only the tokens that took the last one have changed: the keys and values of
+    the others are kept.
+
+    Args:
+        block: makes keys and values of states.
+        states: inputs of the first step, `(batch, length, embed_dim)`.
+        tokens: the tokens that are not padding.
+        padding_mask: True at padding, `(batch, length)`.
+        cache: earlier positions in incremental decoding; gets the present ones.
+        shows_read_out: see `Halting`.
+
+    Attributes:
+        read_out: the result so far, `(batch, length, embed_dim)`; the input at padding.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        states: Tensor,
+        tokens: ActiveTokens,
+        padding_mask: Tensor,
+        cache: DecodingCache | None,
+        *,
+        shows_read_out: bool,
+    ) -> None:
+        self._block = block
+        self._padding_mask = padding_mask
+        self._cache = cache
+        self._shows_read_out = shows_read_out
+        self._changed = tokens
+        self._keys_values: KeysValues | None = None
+        self._attended = states
+        self._is_own = False  # the first grid is the caller's
+        self.read_out = states
+
+    def before(self, step: int, tokens: ActiveTokens) -> Memory | None:
+        """What `tokens` attend to in step `step` (from 0); None if there are none to attend."""
+        changed = self._changed
+        if self._cache is None:
+            # Nobody else will look at the keys and values of a sentence that has halted.
+            changed = changed.in_sentences_of(tokens)
+        if len(changed) or self._keys_values is None:
+            self._keys_values = self._updated(changed)
+        self._changed = tokens
+        keys, values = (grid.transpose(1, 2) for grid in self._keys_values)
+        if not len(tokens):
+            if self._cache is not None:
+                self._cache.fill(step, keys, values)
+            return None
+        if self._cache is not None:
+            return self._cache.extend(step, keys, values)
+        return Memory(keys, values, self._padding_mask)
+
+    def put(self, tokens: ActiveTokens, hidden: Tensor, read_out: Tensor) -> None:
+        """Write down what a step made of `tokens`, both `(num_tokens, embed_dim)`.
+
+        Args:
+            tokens: who took the step.
+            hidden: their new states.
+            read_out: what is read out of them.
+        """
+        overwrite = self._is_own and not torch.is_grad_enabled()
+        self._is_own = True
+        self.read_out = tokens.put(self.read_out, read_out, overwrite=overwrite)
+        if self._shows_read_out:
+            self._attended = self.read_out
+        else:
+            self._attended = tokens.put(self._attended, hidden, overwrite=overwrite)
+
+    def close(self) -> None:
+        """Count the new positions as decoded, after the last step."""
+        if self._cache is not None:
+            self._cache.advance(self.read_out.shape[1])
+
+    def _updated(self, changed: ActiveTokens) -> KeysValues:
+        """Keys and values of all tokens after those of `changed` changed, see `lay_out`."""
+        new = self._block.keys_values(changed.take(self._attended))
+        if self._keys_values is None:
+            return lay_out(changed, new)
+        overwrite = not torch.is_grad_enabled()
+        keys, values = (
+            changed.put(grid, own, overwrite=overwrite)
+            for grid, own in zip(self._keys_values, new, strict=True)
+        )
+        return keys, values
+
+
+def lay_out(tokens: ActiveTokens, new: KeysValues) -> KeysValues:
+    """Keys and values `(num_tokens, ...)` as `(batch, length, ...)` each, 0 elsewhere."""
+    shape = (tokens.batch, tokens.length)
+    keys, values = (
+        tokens.put(own.new_zeros(*shape, *own.shape[1:]), own, overwrite=True) for own in new
+    )
+    return keys, values

@@ -1,0 +1,220 @@
+"""A new kind is a module and a line in the list of its axis: shown by kinds made up here."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq import losses
+from sut_fairseq.criterions import cross_entropy_with_auxiliary as auxiliary_criterion
+from sut_fairseq.errors import InputError
+from sut_fairseq.models import _kinds
+from sut_fairseq.models._kinds import Kind
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.attention.interface import Attention, Memory
+from sut_fairseq.modules.attention.positions.interface import Pairing, Scores, scaled_products
+from sut_fairseq.modules.attention.retrieve import Retrieve
+from sut_fairseq.modules.halting.interface import Halting
+from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.tokens import ActiveTokens
+from tests.models import batch, sample_of, small_model, task
+
+
+class SharedValue(Retrieve):
+    """Every head of the weights sums up one and the same value."""
+
+    fuses: ClassVar[bool] = False
+
+    def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
+        return torch.einsum("bhqkj,bjd->bhqkd", weights, values[:, 0])
+
+    def products_per_key(self, values: Tensor) -> int:
+        return values.shape[3]
+
+
+class MultiQueryAttention(Attention):
+    """Two heads of keys, one value of another size: keys and values differ in both."""
+
+    def __init__(self, core: AttentionCore, embed_dim: int, source_dim: int) -> None:
+        super().__init__()
+        self.core = core
+        self.query = nn.Linear(embed_dim, 2 * 8)
+        self.key = nn.Linear(source_dim, 2 * 8)
+        self.value = nn.Linear(source_dim, 5)
+        self.output = nn.Linear(2 * 5, embed_dim)
+
+    def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        return self.key(states).unflatten(1, (2, 8)), self.value(states).unsqueeze(1)
+
+    def forward(
+        self,
+        states: Tensor,
+        tokens: ActiveTokens,
+        memory: Memory,
+        call_weights: Tensor | None = None,
+        look: Look | None = None,
+    ) -> tuple[Tensor, None]:
+        queries = self.query(states).view(-1, 1, 2, 8)
+        context = self.core(queries, tokens, memory, states, look)
+        return self.output(context.flatten(1)), None
+
+
+def build_multi_query(config: Any, side: Any, core: AttentionCore, source_dim: int) -> Attention:
+    core.retrieve = SharedValue()
+    return MultiQueryAttention(core, side.embed_dim, source_dim)
+
+
+class Squared(Distribution):
+    """Weights in proportion to the squares of the scores."""
+
+    def forward(self, scores: Tensor, visible: Tensor | None, positions: Tensor | None) -> Tensor:
+        squares = scores.square() + 1e-9
+        if visible is not None:
+            squares = squares * visible[:, None, :, None]
+        return squares / squares.sum(dim=-1, keepdim=True).clamp(min=1e-9)
+
+
+class Distance(Scores):
+    """Content less the distance."""
+
+    def forward(self, pairing: Pairing) -> Tensor:
+        assert pairing.positions is not None
+        keys = torch.arange(pairing.keys.shape[2])
+        distance = (keys - pairing.positions.unsqueeze(-1)).abs()
+        return scaled_products(pairing.queries, pairing.keys) - distance[:, None, :, None]
+
+
+class CountDown(NamedTuple):
+    """How many steps each token has left."""
+
+    remaining: Tensor
+
+    @property
+    def remainder(self) -> Tensor:
+        return torch.zeros_like(self.remaining)
+
+    def select(self, chosen: Tensor) -> CountDown:
+        return CountDown(self.remaining[chosen])
+
+
+class TwoSteps(Halting[CountDown]):
+    """Every token stops after two steps."""
+
+    shows_read_out: ClassVar[bool] = True
+
+    def start(self, hidden: Tensor) -> CountDown:
+        return CountDown(hidden.new_full(hidden.shape[:1], 2.0))
+
+    def advance(self, hidden: Tensor, state: CountDown) -> CountDown:
+        return CountDown(state.remaining - 1)
+
+    def computed(self, state: CountDown, tokens: ActiveTokens, decoding: bool) -> Tensor:
+        return state.remaining > 0
+
+    def read_out(self, hidden: Tensor, state: CountDown) -> Tensor:
+        return hidden
+
+    def call_weights(self, state: CountDown) -> None:
+        return None
+
+
+def assert_trains_and_decodes(**options: Any) -> Any:
+    """Every parameter gets a gradient, and decoding step by step equals one pass."""
+    inputs = batch()
+    model = small_model(**options)
+    with torch.no_grad():
+        encoded = model.encoder(inputs["src_tokens"])
+        full, extra = model.decoder(inputs["prev_output_tokens"], encoded)
+        state: dict = {}
+        for length in range(1, full.shape[1] + 1):
+            part = model.decoder(inputs["prev_output_tokens"][:, :length], encoded, state)[0]
+            real = inputs["prev_output_tokens"][:, length - 1].ne(task().target_dictionary.pad())
+            torch.testing.assert_close(part[real, 0], full[real, length - 1])
+    model.train()
+    model(**inputs)[0].square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    return model, extra
+
+
+@pytest.mark.parametrize("layout", ["compact", "masked"])
+def test_attention_with_values_of_another_shape(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = Kind("one value for all heads", build_multi_query)
+    monkeypatch.setitem(_kinds.ATTENTION.kinds, "multi-query", kind)
+    assert "multi-query, one value for all heads" in _kinds.ATTENTION.help
+    halting = dict.fromkeys(("encoder_halting", "decoder_halting"), "stick-breaking")
+    model, _ = assert_trains_and_decodes(
+        attention_kind="multi-query", token_layout=layout, **halting, alpha_threshold=0.999
+    )
+    assert isinstance(model.decoder.stack.block.cross_attention, MultiQueryAttention)
+
+
+def test_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Kind("squares", lambda config, side: Squared())
+    monkeypatch.setitem(_kinds.DISTRIBUTIONS.kinds, "squared", kind)
+    model, _ = assert_trains_and_decodes(attention_distribution="squared")
+    assert isinstance(model.encoder.stack.block.self_attention.core.distribution, Squared)
+
+
+def test_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Kind("the nearer the better", lambda config, side: Distance())
+    monkeypatch.setitem(_kinds.POSITIONS.kinds, "distance", kind)
+    assert_trains_and_decodes(attention_positions="distance")
+
+
+def test_halting(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Kind("two steps", lambda config, side: TwoSteps())
+    monkeypatch.setitem(_kinds.HALTING.kinds, "two-steps", kind)
+    _, extra = assert_trains_and_decodes(encoder_halting="two-steps", decoder_halting="two-steps")
+    for statistics in extra["halting"].values():
+        assert float(statistics.depth) == 2 and float(statistics.skipped) == 0.5
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
+    sentence = "`attention_kind` must be one of auto, multihead, mixture, but is star instead."
+    with pytest.raises(InputError, match=sentence):
+        small_model(attention_kind="star")
+
+
+def test_dense_attention_refuses_experts() -> None:
+    with pytest.raises(InputError, match="`attention_experts` must be 1 for `attention_kind` mul"):
+        small_model(attention_kind="multihead", attention_experts=4)
+
+
+def test_the_default_kind_follows_from_the_number_of_experts() -> None:
+    for experts, kind in ((1, "multihead"), (4, "mixture")):
+        named, auto = (
+            small_model(attention_kind=name, attention_experts=experts) for name in (kind, "auto")
+        )
+        assert named.state_dict().keys() == auto.state_dict().keys()
+        assert torch.equal(named(**batch())[0], auto(**batch())[0])
+
+
+def test_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weight, default and log follow from the one line that enters it."""
+    monkeypatch.setattr(losses, "AUXILIARY_LOSSES", own := list(losses.AUXILIARY_LOSSES))
+    monkeypatch.setattr(auxiliary_criterion, "AUXILIARY_LOSSES", own)
+
+    @losses.auxiliary("mean_gate", "routing", "mean gate of the first expert")
+    def mean_gate(statistics: Any) -> Tensor:
+        return statistics.gate[0] / statistics.weight
+
+    options = auxiliary_criterion.weight_options()()
+    assert options.mean_gate_weight == 0.0 and options.mutual_information_weight == 0.0
+    sample, experts = sample_of(batch()), dict(ffn_experts=3, ffn_top_k=2)
+    model = small_model(**experts)
+    criteria = [
+        auxiliary_criterion.CrossEntropyWithAuxiliaryCriterion(
+            task(), False, 0.1, weights={"mean_gate": weight}
+        )
+        for weight in (0.0, 2.0)
+    ]
+    without, with_it = (criterion.train()(model, sample) for criterion in criteria)
+    logged = with_it[2]["mean_gate_loss"]
+    assert logged > 0
+    torch.testing.assert_close(with_it[0] - without[0], 2.0 * logged)
