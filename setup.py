@@ -15,7 +15,7 @@ setup(
     license="MIT",
     python_requires=">=3.9",
     packages=find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
-    package_data={"sut_fairseq": ["py.typed"]},
+    package_data={"sut_fairseq": ["py.typed", "experiments/*.yaml"]},
     zip_safe=False,  # fairseq's --user-dir needs a real folder
     install_requires=[
         # Both distributions install the package `fairseq`; only the second one runs on 3.11+.
@@ -24,6 +24,7 @@ setup(
         "matplotlib",
         "numpy",
         "ptflops",
+        "PyYAML",
         "sacrebleu",
         "sacremoses",
         "sentencepiece",
@@ -41,6 +42,7 @@ setup(
             "sut-bleu = sut_fairseq.cli.bleu:main",
             "sut-evaluate = sut_fairseq.cli.evaluate:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
+            "sut-experiment = sut_fairseq.cli.experiment:main",
             "sut-macs = sut_fairseq.cli.macs:main",
             "sut-report = sut_fairseq.cli.report:main",
             "sut-translate = sut_fairseq.cli.translate:main",

@@ -25,11 +25,12 @@ ALLOWED = {
     "models": {"modules", "statistics"},
     "criterions": {"losses", "metrics", "statistics"},
     "tasks": {"metrics", "modules", "statistics"},
+    "experiments": set(),
     # May use everything. Of the two, commands may show an analysis; nothing else uses either.
     "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "sparql", "tokenization"),
+        *("analysis", "experiments", "sparql", "tokenization"),
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
     "": {"criterions", "models", "tasks", "_allocator", "_requirements"},
