@@ -104,6 +104,8 @@ class Record:
     Attributes:
         experiment: its name, or the path of the user's own file.
         model, size, without, seed: what was chosen.
+        updates: what --updates gave, if anything.
+        options: the user's own options of fairseq-train.
         data: what it was trained on.
         trainings: options of fairseq-train by stage, but for those of machine and folder.
         sessions: what was run, in this order.
@@ -114,6 +116,8 @@ class Record:
     size: str
     without: str | None = None
     seed: int
+    updates: int | None = None
+    options: Settings = field(default_factory=dict)
     data: Data
     trainings: dict[str, Settings]
     sessions: list[Session] = field(default_factory=list)
@@ -128,7 +132,7 @@ class Record:
         return sum(session.seconds or 0 for session in self.sessions)
 
     @property
-    def updates(self) -> str:
+    def length(self) -> str:
         """How many updates there are, or epochs."""
         options = self.trainings[""]
         if "max-update" in options:

@@ -6,10 +6,14 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import Asked
+from sut_fairseq.experiments.preparing import folder_of
+from sut_fairseq.experiments.reading import known
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group, Row
 from sut_fairseq.experiments.running import PROGRAM_NAME
+from sut_fairseq.experiments.schema import Experiment
 
 
 def markdown(groups: Sequence[Group]) -> str:
@@ -39,11 +43,23 @@ def _section(group: Group) -> str:
 def called(group: Group) -> str:
     """A command that makes the runs."""
     record = group.first
-    words = [PROGRAM_NAME, "train", record.experiment, "--data", Path(record.data.folder).name]
+    name = record.experiment if record.experiment in known() else Path(record.experiment).name
+    words = [PROGRAM_NAME, "train", name, *_data(group.experiment, Path(record.data.folder).name)]
     words += ["--models", record.model, "--size", record.size]
     if record.without:
         words += ["--without", record.without]
-    return shlex.join([*words, "--seeds", *(str(one.seed) for one in group.runs.values())])
+    if record.updates is not None:
+        words += ["--updates", str(record.updates)]
+    words += ["--seeds", *(str(one.seed) for one in group.runs.values())]
+    return shlex.join([*words, *(["--", *option_words(record.options)] if record.options else [])])
+
+
+def _data(experiment: Experiment, folder: str) -> list[str]:
+    """The split, where the folder is called as `sut-experiment prepare` calls it."""
+    for split in experiment.prepare:
+        if folder_of(experiment, split).name == folder:
+            return [] if len(experiment.prepare) == 1 else ["--split", split]
+    return ["--data", folder]
 
 
 def _runs(group: Group) -> str:
@@ -57,7 +73,7 @@ def _run(run: Path, record: Record) -> tuple[str, ...]:
     if sum(session.stage == "" for session in record.sessions) > 1:
         time += f" in {len(record.sessions)} sessions"
     return (
-        *(run.name, str(record.seed), record.updates, time),
+        *(run.name, str(record.seed), record.length, time),
         str(last.code) if last else "",
         record.data.digest,
         str(last.computer) if last else "",

@@ -74,10 +74,11 @@ class Group:
     def title(self) -> str:
         """Experiment, data, model, size and what is left out."""
         record = self.first
-        data = " ".join(part for part in (record.data.dataset, record.data.split) if part)
         name = self.experiment.name
+        dataset = "" if record.data.dataset == name else record.data.dataset
+        data = " ".join(part for part in (dataset, record.data.split) if part)
         words = [
-            name if not data or data == name else f"{name} ({data})",
+            f"{name} ({data})" if data else name,
             record.model,
             record.size,
         ]

@@ -125,6 +125,8 @@ class Trainer:
                 size=chosen.size,
                 without=chosen.without,
                 seed=run.seed,
+                updates=chosen.updates,
+                options=dict(chosen.own),
                 data=data,
                 trainings=settings,
             )
