@@ -69,9 +69,9 @@ def training_command(
 
 
 def script_command(name: str, out: Path, counts: dict[str, Counts]) -> str:
-    """Return the call of the training script of a data set that suits the folder."""
+    """Return the command that trains the experiment of a data set and suits the folder."""
     more = position_options(counts)
-    command = ["bash", f"scripts/train_{name}.sh", "--data", str(out), *(["--"] if more else [])]
+    command = ["sut-experiment", "train", name, "--data", str(out), *(["--"] if more else [])]
     return shlex.join([*command, *more])
 
 

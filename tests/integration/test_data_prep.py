@@ -104,7 +104,7 @@ def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
     first = run(words, tmp_path)
     assert first.returncode == 0, first.stderr
     assert "SCAN simple (generated): 16,728 train, 4,182 test; the published" in first.stdout
-    assert "bash scripts/train_scan.sh --data " in first.stdout
+    assert "sut-experiment train scan --data " in first.stdout
     out = tmp_path / "data-bin" / "scan"
     for split, pairs in (("train", 16228), ("valid", 500), ("test", 4182)):
         sentences = (out / "text" / f"{split}.src").read_text(encoding="utf-8").splitlines()
@@ -370,7 +370,7 @@ def test_long_sentences_raise_the_limits() -> None:
     assert "--max-target-positions 1025" in printed
     assert "--max-source-positions" not in printed
     assert "'a b'" in printed
-    script = "bash scripts/train_scan.sh --data 'a b'"
+    script = "sut-experiment train scan --data 'a b'"
     assert script_command("scan", Path("a b"), counts) == f"{script} -- --max-target-positions 1025"
     assert script_command("scan", Path("a b"), {"test": counts["test"]}) == script
 

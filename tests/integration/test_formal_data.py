@@ -80,7 +80,7 @@ def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) 
     assert first.returncode == 0, first.stderr
     out = tmp_path / "out"
     assert "A: 128,969 lines to train on, 37,367 test; the published sizes agree" in first.stdout
-    command = f"bash scripts/train_logical_inference.sh --data {out.resolve()}"
+    command = f"sut-experiment train logical_inference --data {out.resolve()}"
     assert first.stdout.splitlines()[-1].strip() == command
     train, short = (lines_of(out / "text" / f"{part}.src") for part in ("train", "short"))
     sizes = {"train": 20, "valid": 20, "test": 20, "short": len(short), "heldout": 20}
@@ -157,7 +157,7 @@ def test_published_files(
     result = run([*script(repository, name), *words, "--out", "out"], tmp_path, **environment)
     assert result.returncode == 0, result.stderr
     assert message in result.stdout
-    assert f"bash scripts/train_{name}.sh --data " in result.stdout
+    assert f"sut-experiment train {name} --data " in result.stdout
     assert prepared(tmp_path / "out") == sizes
     assert all(columns(tmp_path / "out", part) == {column} for part in sizes if part != "train")
     split = {"pcfg": "10k", "listops": "nangia_bowman"}.get(name)
@@ -217,7 +217,7 @@ def test_directions_of_ctl(repository: Path, tmp_path: Path) -> None:
         result = run([*words, *options], tmp_path, **environment)
         assert result.returncode == 0, result.stderr
         assert identity(tmp_path / direction) == ("ctl", direction, None)
-        command = f"bash scripts/train_ctl.sh --data {(tmp_path / direction).resolve()}"
+        command = f"sut-experiment train ctl --data {(tmp_path / direction).resolve()}"
         assert result.stdout.splitlines()[-1].strip() == command
     forward, backward = tmp_path / "forward" / "text", tmp_path / "backward" / "text"
     sizes = {"train": 500, "valid": 50, "valid_deep": 30, "test": 20}
