@@ -116,6 +116,13 @@ def _train(parser: argparse.ArgumentParser) -> None:
         "with --dry-run: 1); the batches of an update are divided among them",
     )
     parser.add_argument(
+        "--launcher",
+        default="",
+        metavar="WORDS",
+        help="what starts fairseq-train on several machines, such as srun or torchrun with their "
+        "options (scripts/launch_slurm.sh and launch_torchrun.sh)",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="print the commands of fairseq-train, and stop"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import shlex
 import signal
 import sys
 import time
@@ -97,15 +98,16 @@ def _train(arguments: argparse.Namespace) -> None:
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
             called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
+    launcher = shlex.split(arguments.launcher)
     if arguments.dry_run:
         machine = Machine(1 if arguments.gpus is None else arguments.gpus)
         for run in runs:
-            print(commands.shell(one.command() for one in run.trainings(machine)))
+            print(commands.shell([*launcher, *one.command()] for one in run.trainings(machine)))
         return
     gpus = torch.cuda.device_count() if arguments.gpus is None else arguments.gpus
     # So that a training that is told to stop stops its processes, and says so in its record.
     signal.signal(signal.SIGTERM, _stop)
-    Trainer(Machine(gpus), arguments.jobs, _Clock()).train(runs)
+    Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=_Clock()).train(runs)
     for run in runs:
         print(f"evaluate it: {NAME} evaluate {run.folder}")
 

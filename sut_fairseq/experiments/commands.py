@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ from pathlib import Path
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.schema import Experiment, Settings, Value
-from sut_fairseq.experiments.settings import Choice, compose, stages
+from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
 
 USER_DIR = Path(__file__).resolve().parents[1]
 FINISHED_STAGE = "checkpoint_last.pt"
+# Of the machine rather than of the experiment: a run may go on where they differ.
+_OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu")
 _LOSSES = ("loss", "nll_loss")
 
 
@@ -57,7 +60,7 @@ class Training:
         if self.start is not None:
             own["finetune-from-model"] = str(self.start)
         fixed: Settings = {"user-dir": str(USER_DIR), "source-lang": "src", "target-lang": "tgt"}
-        options = {**fixed, **self.machine_settings, **self.settings, **own}
+        options = {**fixed, **self.settings, **self.machine_settings, **own}
         return ["fairseq-train", str(self.data), *words(options)]
 
     @property
@@ -89,17 +92,20 @@ def plan(
             for devices in (1, max(1, machine.gpus))
         )
         on_machine = machine.settings() | {
-            name: value for name, value in here.items() if portable.get(name) != value
+            name: value
+            for name, value in here.items()
+            if portable.get(name) != value or _OF_MACHINE.fullmatch(name)
         }
-        fixed: Settings = {"task": experiment.task, **_selection(experiment.metric), "seed": seed}
-        own = [name for name, _ in choice.own]
+        portable = {k: v for k, v in portable.items() if not _OF_MACHINE.fullmatch(k)}
+        metric = str(portable.get("best-checkpoint-metric", experiment.metric))
+        fixed: Settings = {"task": experiment.task, **_selection(metric), "seed": seed}
         trainings.append(
             Training(
                 name="" if stage is None else stage.name,
                 folder=folder if stage is None else folder / stage.name,
                 data=data,
                 settings={**fixed, **portable},
-                machine_settings={k: v for k, v in on_machine.items() if k not in own},
+                machine_settings=on_machine,
                 start=start,
             )
         )
@@ -107,8 +113,8 @@ def plan(
     return trainings
 
 
-def _options(composed: Mapping[str, object]) -> Settings:
-    return {name: getattr(origin, "value", None) for name, origin in composed.items()}
+def _options(composed: Mapping[str, Origin]) -> Settings:
+    return {name: origin.value for name, origin in composed.items()}
 
 
 def _selection(metric: str) -> Settings:
@@ -120,7 +126,7 @@ def _selection(metric: str) -> Settings:
 
 
 def words(settings: Mapping[str, Value]) -> list[str]:
-    """Options as words of a command line; a value of several words becomes several."""
+    """Options as words of a command line."""
     line: list[str] = []
     for name, value in settings.items():
         if value is None or value is False:
@@ -140,6 +146,8 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
     options: dict[str, list[str]] = {}
     name = ""
     for word in line:
+        if word == "--":  # scripts that add options of their own write it again
+            continue
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             options[name] = [value] if equals else []

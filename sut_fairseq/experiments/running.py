@@ -61,12 +61,16 @@ class Trainer:
     Args:
         machine: its GPUs are used by every training, or each by one of several jobs.
         jobs: how many trainings run at a time.
+        launcher: words that every command begins with, such as `srun`.
         say: takes a sentence on what happens.
     """
 
-    def __init__(self, machine: Machine, jobs: int, say: Say) -> None:
+    def __init__(
+        self, machine: Machine, *, jobs: int, launcher: Sequence[str] = (), say: Say
+    ) -> None:
         self._machine = Machine(min(machine.gpus, 1)) if jobs > 1 else machine
         self._jobs = jobs
+        self._launcher = list(launcher)
         self._say = say
         self._devices: queue.Queue[int] = queue.Queue()
         for number in range(jobs):
@@ -176,7 +180,7 @@ class Trainer:
         log = training.folder / LOG
         session = Session(
             stage=training.name,
-            command=training.command(),
+            command=[*self._launcher, *training.command()],
             code=records.describe_code(),
             computer=records.describe_computer(self._threads, self._machine.gpus),
             started=records.now().isoformat(timespec="seconds"),
@@ -187,7 +191,7 @@ class Trainer:
         start = records.now()
         status = None
         try:
-            status = self._call(session.command, log, training.updates, device, lock)
+            status = self._call(training.command(), log, training.updates, device, lock)
         finally:
             end = records.now()
             session = replace(
@@ -215,7 +219,7 @@ class Trainer:
         with open(log, "a", encoding="utf-8") as file:
             written = file.tell()
             process = subprocess.Popen(
-                [*program(command[0]), *command[1:]],
+                [*self._launcher, *program(command[0]), *command[1:]],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
