@@ -33,6 +33,7 @@ done
 
 # The environment that the package is installed in; without one, what is on PATH.
 environment="${SLURM_SUBMIT_DIR:-.}/.venv/bin/activate"
+# shellcheck source=/dev/null
 if [ -f "$environment" ]; then . "$environment"; fi
 
 nodes="${SLURM_JOB_NUM_NODES:-1}"
