@@ -139,7 +139,7 @@ class Trainer:
         record = records.read_record(run.folder)
         changed = records.differences(record.trainings, settings)
         if changed or (record.experiment, record.model) != (run.called, run.choice.model):
-            what = ", ".join(changed[:3]) or f"{record.experiment}, {record.model}"
+            what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
             raise InputError(
                 f"{run.folder} holds a run of other settings: {what}; choose another --out."
             )
