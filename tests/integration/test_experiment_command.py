@@ -118,8 +118,8 @@ def test_seeds_side_by_side(place: Path) -> None:
 def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     """A router: a stage on short expressions, then one that is killed and goes on."""
     prepare("arithmetic", "--", "--sizes", 400, 40, 10, 10)
-    train = "train arithmetic --size small --models lstm --updates 40 --out run"
-    more = ("--", "--save-interval-updates", 2, "--validate-interval-updates", 1000)
+    train = "train arithmetic --size small --models lstm --updates 18 --out run"
+    more = ("--", "--save-interval-updates", 3, "--validate-interval-updates", 1000)
     killed = run(
         *(NAME, *words(train), *more),
         cwd=place,
@@ -137,7 +137,7 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     assert all(one.seconds is not None for one in sessions)
 
     first, second = ((place / "run" / name / "train.log").read_text() for name in ("up-to-13", ""))
-    for log, updates in ((first, 14), (second, 40)):
+    for log, updates in ((first, 6), (second, 18)):
         assert f'"train_num_updates": "{updates}"' in log
     text = place / "data-bin" / "arithmetic" / "text" / "train.src"
     lengths = Counter(len(line.split()) for line in text.open())

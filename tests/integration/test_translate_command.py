@@ -15,6 +15,7 @@ import torch
 from subword_nmt.learn_bpe import learn_bpe
 
 from sut_fairseq.cli._generated import read_generated
+from sut_fairseq.experiments import records
 from sut_fairseq.tokenization import TextSide, save_tokenization
 from tests.integration.commands import SMALL, Finished, generate, run, train, words
 
@@ -284,9 +285,10 @@ def assert_refused(finished: Finished, sentence: str) -> None:
 
 def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
     """`sut-experiment` averages, translates, scores and counts, and says what it did."""
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(checkpoint, tmp_path / "checkpoints")
-    folders = ("--data", prepared, "--checkpoints", "checkpoints", "--out", "out")
+    save_dir = tmp_path / "run" / "checkpoints"
+    save_dir.mkdir(parents=True)
+    shutil.copy(checkpoint, save_dir)
+    folders = ("--data", prepared, "--checkpoints", save_dir, "--out", "out")
     line = ("evaluate", *folders, *words("--beam 2 --cpu"))
     shown = run("sut-experiment", *line, cwd=tmp_path).stdout
     assert "note: there are fewer than the 5 asked for" in shown
@@ -303,6 +305,19 @@ def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
     ):
         (line_,) = [one for one in table.splitlines() if one.startswith(name)]
         assert line_.removeprefix(name).split()[0] == value
+
+    # A run of an experiment knows its data, and its scores can be compared.
+    data = records.describe_data(prepared)
+    chosen = dict(experiment="multi30k", model="sut", size="small", seed=1)
+    records.write_record(tmp_path / "run", records.Record(**chosen, data=data, trainings={"": {}}))
+    run("sut-experiment", *words("evaluate run --cpu"), cwd=tmp_path)
+    best = save_dir / "evaluation-test-best-5-beam-8-lenpen-0.4"
+    scores = json.loads((best / "results.json").read_text())["scores"]
+    rows = run("sut-experiment", "compare", "run", cwd=tmp_path).stdout.splitlines()[1:]
+    assert [row.split("  ")[-1].strip() for row in rows] == [
+        f"{scores[key]:.2f}"
+        for key in ("tokenized_bleu", "tokenized_bleu_compound_split", "sacrebleu", "chrf")
+    ]
 
 
 def test_evaluation_refuses(prepared: Path, tmp_path: Path) -> None:
