@@ -11,7 +11,7 @@ from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
 from sut_fairseq.cli._command import whole_number
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import evaluating, reading, records
+from sut_fairseq.experiments import evaluating, provenance, reading, records
 from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Evaluation, Experiment
@@ -208,10 +208,10 @@ def _keep_scores(
     ]
     evaluated = Evaluated(
         asked=asked,
-        data=records.describe_data(data),
+        data=provenance.describe_data(data),
         measure="BLEU and chrF",
         rows=rows,
-        code=records.describe_code(),
+        code=provenance.describe_code(),
         when=records.now().isoformat(timespec="seconds"),
     )
     evaluating.write(run, asked.name(), evaluated)

@@ -16,11 +16,11 @@ from tqdm import tqdm
 from sut_fairseq.cli import average, bleu, macs
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments import reading
-from sut_fairseq.experiments.commands import USER_DIR
+from sut_fairseq.experiments.commands import USER_DIR, program
 from sut_fairseq.experiments.evaluating import SCORE
+from sut_fairseq.experiments.json_files import write_json
+from sut_fairseq.experiments.provenance import describe_data, stamp_of
 from sut_fairseq.experiments.published import tables
-from sut_fairseq.experiments.records import describe_data, stamp_of, write_json
-from sut_fairseq.experiments.running import program
 
 # Names of scores in tables, and their keys in results.json.
 SCORES = {

@@ -19,7 +19,15 @@ from sut_fairseq.cli._command import run_command
 from sut_fairseq.cli._evaluation_output import write_whole
 from sut_fairseq.cli._experiment_texts import describe, listing, print_columns, settings_table
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import commands, preparing, reading, records, report, results
+from sut_fairseq.experiments import (
+    commands,
+    preparing,
+    provenance,
+    reading,
+    records,
+    report,
+    results,
+)
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.running import Run, Trainer
 from sut_fairseq.experiments.schema import Experiment
@@ -31,7 +39,11 @@ _RUNS = Path("runs")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return run_command(NAME, lambda: _main(list(sys.argv[1:] if argv is None else argv)))
+    try:
+        return run_command(NAME, lambda: _main(list(sys.argv[1:] if argv is None else argv)))
+    except KeyboardInterrupt:
+        print(f"{NAME}: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
 
 
 def _main(line: list[str]) -> None:
@@ -135,7 +147,7 @@ def _data_folder(experiment: Experiment, arguments: argparse.Namespace) -> Path:
             f"there is no folder {folder}: make it with `{NAME} prepare {arguments.name}{split}`, "
             "or name another one with --data."
         )
-    records.describe_data(folder)
+    provenance.describe_data(folder)
     return folder.resolve()
 
 

@@ -4,7 +4,7 @@
 - `formulas`, `settings`:
   from a file to the options of fairseq-train, by rules that stand in one place;
 - `commands`, `running`, `progress`: trainings, resumed, several side by side;
-- `records`: which command, code, data and machine made the folder of a run;
+- `records`, `provenance`: which command, code, data and machine made the folder of a run;
 - `published`, `evaluating`, `results`, `report`: tables of our numbers beside the papers'.
 
 The command `sut-experiment` shows them to users.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,3 +170,16 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
 def shell(commands: Iterable[Sequence[str]]) -> str:
     """Commands as one would type them, one in a line."""
     return "\n".join(shlex.join(command) for command in commands)
+
+
+def program(name: str) -> list[str]:
+    """A console command of this environment: its script, beside the interpreter or on PATH.
+
+    Raises:
+        InputError: if there is none.
+    """
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise InputError(f"there is no command `{name}`: install fairseq into this environment.")
+    return [found]

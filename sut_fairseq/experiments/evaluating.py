@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import records
+from sut_fairseq.experiments import json_files, provenance, records
+from sut_fairseq.experiments.provenance import Code, Data
 from sut_fairseq.experiments.published import ALL, published
-from sut_fairseq.experiments.records import Code, Data, Record
+from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.typed import Place, build
 
@@ -125,7 +126,7 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
     checkpoint = run / BEST
     if not checkpoint.is_file():
         raise InputError(f"{run} has no {BEST}: train first.")
-    data = records.describe_data(Path(asked.data or record.data.folder))
+    data = provenance.describe_data(Path(asked.data or record.data.folder))
     line = ["--path", str(checkpoint), "--gen-subset", asked.subset, "--data", data.folder]
     if asked.by:
         line += ["--by", asked.by]
@@ -161,10 +162,10 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> Non
         rows = list(csv.DictReader(file))
     evaluated = Evaluated(
         asked=asked,
-        data=records.describe_data(Path(asked.data or record.data.folder)),
+        data=provenance.describe_data(Path(asked.data or record.data.folder)),
         measure="exact match" if experiment.task == "translation" else "accuracy",
         rows=rows,
-        code=records.describe_code(),
+        code=provenance.describe_code(),
         when=records.now().isoformat(timespec="seconds"),
     )
     write(run, asked.name(), evaluated)
@@ -172,13 +173,13 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> Non
 
 def write(run: Path, name: str, evaluated: Evaluated) -> None:
     """Write the file of an evaluation into the folder of its run."""
-    records.write_json(run / f"{name}{_SUFFIX}", dataclasses.asdict(evaluated))
+    json_files.write_json(run / f"{name}{_SUFFIX}", dataclasses.asdict(evaluated))
 
 
 def read_evaluations(run: Path) -> list[Evaluated]:
     """All evaluations of a run, the plain ones first."""
     found = []
     for path in sorted(run.glob(f"*{_SUFFIX}")):
-        content, place = records.read_json(path), Place(path, {})
+        content, place = json_files.read_json(path), Place(path, {})
         found.append(build(Evaluated, content, place))
     return sorted(found, key=lambda one: not one.asked.plain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sut_fairseq.experiments.records import Data
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.schema import Experiment
 
 ALL = "all"  # the group of all sentences

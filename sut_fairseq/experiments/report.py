@@ -70,8 +70,9 @@ def _runs(group: Group) -> str:
 def _run(run: Path, record: Record) -> tuple[str, ...]:
     last = record.sessions[-1] if record.sessions else None
     time = f"{record.seconds:,.0f} s" if record.finished() else "not finished"
-    if sum(session.stage == "" for session in record.sessions) > 1:
-        time += f" in {len(record.sessions)} sessions"
+    sessions = sum(session.stage == "" for session in record.sessions)
+    if sessions > 1:
+        time += f" in {sessions} sessions"
     return (
         *(run.name, str(record.seed), record.length, time),
         str(last.code) if last else "",

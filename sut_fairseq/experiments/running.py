@@ -5,9 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import records
-from sut_fairseq.experiments.commands import Machine, Training, plan
+from sut_fairseq.experiments import provenance, records
+from sut_fairseq.experiments.commands import Machine, Training, plan, program
 from sut_fairseq.experiments.progress import Progress
 from sut_fairseq.experiments.records import LOG, Record, Session
 from sut_fairseq.experiments.schema import Experiment
@@ -119,7 +117,7 @@ class Trainer:
             InputError: if the folder holds another run.
         """
         settings = {one.name: one.settings for one in run.trainings(self._machine)}
-        data = records.describe_data(run.data)
+        data = provenance.describe_data(run.data)
         if not (run.folder / records.RECORD).exists():
             run.folder.mkdir(parents=True, exist_ok=True)
             chosen = run.choice
@@ -181,8 +179,8 @@ class Trainer:
         session = Session(
             stage=training.name,
             command=[*self._launcher, *training.command()],
-            code=records.describe_code(),
-            computer=records.describe_computer(self._threads, self._machine.gpus),
+            code=provenance.describe_code(),
+            computer=provenance.describe_computer(self._threads, self._machine.gpus),
             started=records.now().isoformat(timespec="seconds"),
         )
         past = [_closed(run.folder, one) for one in record.sessions]
@@ -198,7 +196,7 @@ class Trainer:
                 session,
                 ended=end.isoformat(timespec="seconds"),
                 seconds=round((end - start).total_seconds(), 1),
-                outcome={0: "finished", None: "killed"}.get(status, "failed"),
+                outcome=_outcome(status),
             )
             records.write_record(run.folder, replace(record, sessions=[*past, session]))
         if status:
@@ -241,6 +239,13 @@ class Trainer:
             self._processes.discard(process)
 
 
+def _outcome(status: int | None) -> str:
+    """What became of a process, by its exit status; None: nobody waited for it."""
+    if status == 0:
+        return "finished"
+    return "killed" if status is None or status < 0 else "failed"
+
+
 def _follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Progress) -> None:
     """Show what a process writes into its log, from this position on, until it ends."""
     with open(log, encoding="utf-8", errors="replace") as file:
@@ -256,19 +261,6 @@ def _follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: P
             if ended:
                 return
             time.sleep(_POLL)
-
-
-def program(name: str) -> list[str]:
-    """A console command of this environment: its script, beside the interpreter or on PATH.
-
-    Raises:
-        InputError: if there is none.
-    """
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
-        raise InputError(f"there is no command `{name}`: install fairseq into this environment.")
-    return [found]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import torch
 from subword_nmt.learn_bpe import learn_bpe
 
 from sut_fairseq.cli._generated import read_generated
-from sut_fairseq.experiments import records
+from sut_fairseq.experiments import provenance, records
 from sut_fairseq.tokenization import TextSide, save_tokenization
 from tests.integration.commands import SMALL, Finished, generate, run, train, words
 
@@ -307,7 +307,7 @@ def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
         assert line_.removeprefix(name).split()[0] == value
 
     # A run of an experiment knows its data, and its scores can be compared.
-    data = records.describe_data(prepared)
+    data = provenance.describe_data(prepared)
     chosen = dict(experiment="multi30k", model="sut", size="small", seed=1)
     records.write_record(tmp_path / "run", records.Record(**chosen, data=data, trainings={"": {}}))
     run("sut-experiment", *words("evaluate run --cpu"), cwd=tmp_path)

@@ -14,8 +14,8 @@ from sut_fairseq.analysis.complexity import count
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import reading
 from sut_fairseq.experiments.commands import Machine, Training, plan
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import published
-from sut_fairseq.experiments.records import Data
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice
 

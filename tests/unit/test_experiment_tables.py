@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import records, report, results
+from sut_fairseq.experiments import provenance, records, report, results
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, write
-from sut_fairseq.experiments.records import Code, Computer, Data, Record, Session
+from sut_fairseq.experiments.provenance import Code, Computer, Data
+from sut_fairseq.experiments.records import Record, Session
 
 CODE = Code(version="0.1.0", commit="0123456789abcdef", changed=True)
 FORWARD = Data(folder="data-bin/ctl-forward", dataset="ctl", split="forward", digest="d1")
@@ -181,19 +182,19 @@ def test_digest_of_data(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "dict.src.txt").write_text(word)
         (folder / "prepared.json").write_text(json.dumps({"dataset": "d", "split": split}))
-        digests.append(records.describe_data(folder).digest)
+        digests.append(provenance.describe_data(folder).digest)
     assert digests[0] == digests[1] and len(set(digests)) == 3
     own = tmp_path / "own"
     own.mkdir()
     with pytest.raises(InputError, match="has no dict.src.txt"):
-        records.describe_data(own)
+        provenance.describe_data(own)
     (own / "dict.src.txt").write_text("x 1")
-    before = records.describe_data(own).digest
+    before = provenance.describe_data(own).digest
     (own / "train.src-tgt.src.bin").write_bytes(b"1234")
-    assert records.describe_data(own).digest != before
+    assert provenance.describe_data(own).digest != before
 
 
 def test_code_of_a_checkout(repository: Path) -> None:
-    code = records.describe_code()
+    code = provenance.describe_code()
     assert code.version
     assert (code.commit is not None) == (repository / ".git").exists()
