@@ -13,9 +13,20 @@ setup(
     long_description=readme.read_text(encoding="utf-8") if readme.exists() else "",
     long_description_content_type="text/markdown",
     license="MIT",
+    project_urls={
+        "Paper (SUT)": "https://arxiv.org/abs/2310.07096",
+        "Paper (Neural Data Router)": "https://arxiv.org/abs/2110.07732",
+    },
     python_requires=">=3.9",
-    packages=find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
-    package_data={"sut_fairseq": ["py.typed"]},
+    packages=[
+        *find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
+        *find_packages("data-prep", include=["sut_data", "sut_data.*"]),
+    ],
+    package_dir={"sut_data": "data-prep/sut_data"},
+    package_data={
+        "sut_fairseq": ["py.typed", "constraints.txt", "experiments/*.yaml"],
+        "sut_data": ["py.typed", "SHA256SUMS"],
+    },
     zip_safe=False,  # fairseq's --user-dir needs a real folder
     install_requires=[
         # Both distributions install the package `fairseq`; only the second one runs on 3.11+.
@@ -24,6 +35,7 @@ setup(
         "matplotlib",
         "numpy",
         "ptflops",
+        "PyYAML",
         "sacrebleu",
         "sacremoses",
         "sentencepiece",
@@ -41,7 +53,9 @@ setup(
             "sut-bleu = sut_fairseq.cli.bleu:main",
             "sut-evaluate = sut_fairseq.cli.evaluate:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
+            "sut-experiment = sut_fairseq.cli.experiment:main",
             "sut-macs = sut_fairseq.cli.macs:main",
+            "sut-prepare = sut_data.main:main",
             "sut-report = sut_fairseq.cli.report:main",
             "sut-translate = sut_fairseq.cli.translate:main",
             "sut-user-dir = sut_fairseq.cli.user_dir:main",

@@ -1,24 +1,18 @@
-# Shared by the scripts of this folder; sourced, never run.
-
+#!/usr/bin/env bash
+# _common.sh NAME.sh OPTIONS: what every door of this folder does. It finds a Python and has the
+# package beside it prepare the data set NAME; the door's name is what messages begin with.
+set -euo pipefail
 unset CDPATH
+
 data_prep="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)"
-repository="$(dirname -- "$data_prep")"
 
-# die STATUS SENTENCE: one sentence on standard error, then exit.
-die() {
-    printf '%s: error: %s\n' "${0##*/}" "$2" >&2
-    exit "$1"
-}
-
-# find_python: print the interpreter to use, the repository's own environment first.
-find_python() {
-    local candidate
-    for candidate in "$repository/.venv/bin/python" python3 python; do
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null; then
-            printf '%s\n' "$candidate"
-            return
-        fi
-    done
-    die 1 "no Python 3.8 or newer was found: install one, \
-or make the environment with \`bash scripts/test.sh\`."
-}
+# The repository's own environment comes first.
+for python in "${data_prep%/*}/.venv/bin/python" python3 python; do
+    if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        export PYTHONPATH="$data_prep${PYTHONPATH:+:$PYTHONPATH}"
+        exec "$python" -P -m sut_data "$@"
+    fi
+done
+echo "${1:-_common.sh}: error: no Python 3.11 or newer was found: install one, or make the \
+environment with \`bash scripts/test.sh\`." >&2
+exit 1

@@ -1,7 +1,2 @@
 #!/usr/bin/env bash
-# CFQ -> a folder that fairseq-train reads. Every option: cfq.sh --help
-set -euo pipefail
-. "$(dirname -- "${BASH_SOURCE[0]}")/_common.sh"
-
-python="$(find_python)"
-exec "$python" "$data_prep/generators/cfq.py" "$@"
+exec bash "$(dirname -- "$0")/_common.sh" "${0##*/}" "$@"

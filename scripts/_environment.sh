@@ -107,7 +107,8 @@ CHECK
 # fingerprint EXTRA: what an installation depends on; the place too, since it is an editable one.
 fingerprint() {
     printf '%s %s ' "$repository" "$1"
-    cat "$repository/setup.py" "$repository/pyproject.toml" "$repository/constraints.txt" | cksum
+    cat "$repository/setup.py" "$repository/pyproject.toml" "$repository/sut_fairseq/constraints.txt" |
+        cksum
 }
 
 # prepare_environment [test]: make .venv if needed and install; `test` adds the test tools.

@@ -1,28 +1,18 @@
-"""Bad input: its exception, and the one template of what was given and what is allowed."""
+"""Bad input: the one exception and its checks, which are those of the sister package `sut_data`.
+
+Every room of this package takes them from here or from there; they are the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+try:
+    from sut_data.errors import InputError, check, check_choice
+except ModuleNotFoundError as error:
+    if error.name != "sut_data":
+        raise
+    raise ImportError(
+        "sut_fairseq needs the package sut_data, which is installed together with it: run "
+        "`pip install -e .` in the repository, and give `--user-dir` as before."
+    ) from None
 
-
-class InputError(ValueError):
-    """Bad input, told in one sentence: what was given, what is allowed, how to fix it.
-
-    Commands show the sentence without a traceback; a caller in Python catches a `ValueError`.
-    """
-
-
-def check(condition: bool, name: str, requirement: str, value: object) -> None:
-    """Raise an `InputError` unless the condition holds.
-
-    Example: ``check(k <= 4, "top_k", "between 1 and `num_experts` (4)", 6)`` raises
-    ``InputError: `top_k` must be between 1 and `num_experts` (4), but is 6 instead.``
-    """
-    if not condition:
-        raise InputError(f"`{name}` must be {requirement}, but is {value} instead.")
-
-
-def check_choice(name: str, value: object, choices: Iterable[object]) -> None:
-    """Raise an `InputError` unless the value is one of the choices."""
-    choices = list(choices)
-    check(value in choices, name, "one of " + ", ".join(map(str, choices)), value)
+__all__ = ["InputError", "check", "check_choice"]

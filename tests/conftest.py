@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+PUBLISHED = "published_data"
 
 # Set before torch is imported, and inherited by the commands that tests start: under
 # pytest-xdist every process has one core, and more threads than cores slow all of them down.
@@ -16,15 +18,30 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow as well")
+    parser.addoption(
+        "--data-dir",
+        type=Path,
+        default=REPOSITORY.parent / "shared" / "data",
+        metavar="DIR",
+        help="folder of published data sets, for the tests marked published_data "
+        "(default: ../shared/data; where it is absent, they are skipped and counted)",
+    )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest itself selects by `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests unless asked for, and CUDA tests where there is no device."""
+    """Leave out slow tests unless asked for; mark and skip what this machine has not."""
     if not config.getoption("--slow"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         if slow:
             config.hook.pytest_deselected(items=slow)
             items[:] = [item for item in items if item not in slow]
+    folder: Path = config.getoption("--data-dir")
+    for item in items:
+        if "shared_data" in getattr(item, "fixturenames", ()):
+            item.add_marker(PUBLISHED)
+            if not folder.is_dir():
+                item.add_marker(pytest.mark.skip(reason=f"no folder {folder} (--data-dir DIR)"))
     on_cuda = [item for item in items if item.get_closest_marker("cuda")]
     if on_cuda:
         import torch  # only here: most of a short run would be spent on importing it
@@ -34,6 +51,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Count the tests of published data apart: without the folder they say nothing."""
+    outcomes = {
+        outcome: sum(PUBLISHED in getattr(report, "keywords", ()) for report in reports)
+        for outcome, reports in terminalreporter.stats.items()
+        if outcome in ("passed", "failed", "error", "skipped")
+    }
+    ran = sum(count for outcome, count in outcomes.items() if outcome != "skipped")
+    missed = outcomes.get("skipped", 0)
+    if ran:
+        terminalreporter.write_line(f"published data sets: {ran} tests ran")
+    if missed:
+        folder = config.getoption("--data-dir")
+        terminalreporter.write_line(
+            f"published data sets: {missed} tests did not run, there is no folder {folder} "
+            "(--data-dir DIR)"
+        )
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The root of the repository."""
@@ -41,16 +77,16 @@ def repository() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """The folder of published data files that may lie beside the repository.
+def samples() -> Path:
+    """A few lines of each data set in its published form; see tests/data/README.md."""
+    return REPOSITORY / "tests" / "data"
 
-    Without it a test is skipped, except in continuous integration (`CI` is set), where a check
-    that silently does not happen would be worse than a failure.
+
+@pytest.fixture(scope="session")
+def shared_data(request: pytest.FixtureRequest) -> Path:
+    """The folder of published data files, `--data-dir`.
+
+    A test that asks for it carries the mark `published_data`, and is skipped where there is none.
     """
-    folder = REPOSITORY.parent / "shared" / "data"
-    if not folder.is_dir():
-        reason = "the published data files (../shared/data) are not beside the repository"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    folder: Path = request.config.getoption("--data-dir")
     return folder

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,22 +23,30 @@ ALLOWED = {
     "modules": {"statistics"},
     "_requirements": set(),
     "_allocator": set(),
-    "tokenization": set(),
-    "sparql": set(),
     "models": {"modules", "statistics"},
     "criterions": {"losses", "metrics", "statistics"},
     "tasks": {"metrics", "modules", "statistics"},
+    "experiments": set(),
     # May use everything. Of the two, commands may show an analysis; nothing else uses either.
     "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "sparql", "tokenization"),
+        *("analysis", "experiments"),
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
     "": {"criterions", "models", "tasks", "_allocator", "_requirements"},
 }
 # The exception for bad input, which any room may raise; it imports nothing.
 FOR_ALL = "errors"
+# The sister package: its errors are those of every room, the rest of it is for commands.
+DATA = "sut_data"
+DATA_ROOT = ROOT.parent / "data-prep" / DATA
+MAY_USE_DATA = {"analysis", "experiments", "cli"}
+# Its rooms; each may import from those before it, and nothing of this package.
+DATA_ROOMS = (
+    *("errors", "files", "tables", "command_line"),
+    *("text", "folders", "kit", "sets", "main", "__main__"),
+)
 MAY_USE_FAIRSEQ = {"models", "criterions", "tasks", "metrics", "analysis", "cli"}
 
 
@@ -58,7 +69,9 @@ def statements(tree: ast.AST, for_types: bool) -> Iterator[ast.AST]:
             yield from statements(node, for_types)
 
 
-def imported(tree: ast.AST, module: str, is_package: bool, for_types: bool) -> Iterator[str]:
+def imported(
+    tree: ast.AST, module: str, is_package: bool, for_types: bool, package: str
+) -> Iterator[str]:
     """Absolute dotted names that a module imports anywhere, inside functions too.
 
     `from a import b` gives both a and a.b, since b may be a module or not.
@@ -69,19 +82,19 @@ def imported(tree: ast.AST, module: str, is_package: bool, for_types: bool) -> I
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                here = [PACKAGE, *filter(None, module.split("."))]
+                here = [package, *filter(None, module.split("."))]
                 up = node.level - is_package
                 base = ".".join([*here[: len(here) - up], *filter(None, [base])])
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def read(root: Path, *, for_types: bool = True) -> dict[str, set[str]]:
+def read(root: Path, package: str = PACKAGE, *, for_types: bool = True) -> dict[str, set[str]]:
     """All imports of each module of a package."""
     found = {}
     for path in sorted(root.rglob("*.py")):
-        name, tree = name_of(path, root), ast.parse(path.read_text())
-        found[name] = set(imported(tree, name, path.stem == "__init__", for_types))
+        name, tree = name_of(path, root), ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = set(imported(tree, name, path.stem == "__init__", for_types, package))
     return found
 
 
@@ -108,6 +121,10 @@ def violations(imports: dict[str, set[str]]) -> list[str]:
         for other in sorted(inside(imports)[module]):
             if other != FOR_ALL and room_of(other) not in {room, *ALLOWED[room]}:
                 found.append(f"{module} imports {other or PACKAGE}")
+        if room not in MAY_USE_DATA:
+            data = {".".join(name.split(".")[:2]) for name in names if room_of(name) == DATA}
+            wrong = data - {DATA, f"{DATA}.{FOR_ALL}"}
+            found += [f"{module} imports {name}" for name in sorted(wrong)]
         if room not in MAY_USE_FAIRSEQ and any(room_of(name) == "fairseq" for name in names):
             found.append(f"{module} imports fairseq")
     return found
@@ -135,6 +152,86 @@ def test_no_circles() -> None:
     assert circle(read(ROOT, for_types=False)) == []
 
 
+def data_violations(imports: dict[str, set[str]]) -> list[str]:
+    """What sut_data imports of sut_fairseq, of torch or fairseq, or of its own later rooms."""
+    found = []
+    for module, names in imports.items():
+        room = room_of(module)
+        rank = DATA_ROOMS.index(room) if room else 0
+        for name in sorted(names):
+            first, _, rest = name.partition(".")
+            if first in (PACKAGE, "fairseq", "torch"):
+                found.append(f"{DATA}.{module} imports {name}")
+            elif first == DATA and rest and DATA_ROOMS.index(room_of(rest)) > rank:
+                found.append(f"{DATA}.{module} imports {name}, a later room")
+    return found
+
+
+def test_the_data_package_stands_alone() -> None:
+    imports = read(DATA_ROOT, DATA)
+    assert {"errors", "text.pipeline", "sets.scan.command", "main"} <= imports.keys()
+    assert data_violations(imports) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("text/words.py", "from sut_fairseq.errors import InputError"),
+        ("text/words.py", "def f():\n    import torch"),
+        ("text/words.py", "from sut_data.folders import making"),
+        ("text/words.py", "from ..sets import scan"),
+        ("errors.py", "from sut_data.files import read_lines"),
+    ],
+)
+def test_forbidden_imports_of_the_data_package_are_seen(
+    tmp_path: Path, file: str, source: str
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(source)
+    assert data_violations(read(tmp_path, DATA))
+
+
+def test_importing_all_of_the_data_package_loads_no_torch() -> None:
+    code = (
+        "import importlib, pkgutil, sys\n"
+        "import sut_data\n"
+        "for module in pkgutil.walk_packages(sut_data.__path__, 'sut_data.'):\n"
+        "    if module.name != 'sut_data.__main__':\n"
+        "        importlib.import_module(module.name)\n"
+        "heavy = {'torch', 'fairseq', 'sut_fairseq', 'numpy', 'sacremoses', 'sentencepiece'}\n"
+        "print(len([name for name in sys.modules if name.startswith('sut_data')]))\n"
+        "sys.exit(' '.join(heavy & sys.modules.keys()) or 0)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(DATA_ROOT.parent)}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 40
+
+
+def test_without_the_data_package_one_sentence_says_what_to_do() -> None:
+    """As with `--user-dir sut_fairseq` in a checkout that is not installed."""
+    code = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'sut_data':\n"
+        "            raise ModuleNotFoundError(name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "import sut_fairseq\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT.parent, capture_output=True, text=True
+    )
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1] == (
+        "ImportError: sut_fairseq needs the package sut_data, which is installed together with "
+        "it: run `pip install -e .` in the repository, and give `--user-dir` as before."
+    )
+
+
 @pytest.mark.parametrize(
     "file, source",
     [
@@ -150,6 +247,8 @@ def test_no_circles() -> None:
         ("models/data_router.py", "from sut_fairseq.criterions import auxiliary"),
         ("analysis/trace.py", "from sut_fairseq.cli.macs import f"),
         ("statistics.py", "import sut_fairseq"),
+        ("modules/stack.py", "from sut_data.files import read_lines"),
+        ("losses.py", "import sut_data.text"),
         ("kernels/fast.py", ""),
     ],
 )

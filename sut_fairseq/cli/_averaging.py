@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from sut_data.files import written_whole
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
 from sut_fairseq.errors import InputError
@@ -124,16 +124,9 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
 
 def write_atomically(state: Mapping[str, Any], path: Path) -> None:
     """Save a checkpoint so that `path` holds either its old content or all of the new one."""
-    # In the same folder, because a rename is atomic only within one file system.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with partial.open("wb") as file:
-            torch.save(dict(state), file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    # An open file: given a path, torch would name the records in it after the temporary file.
+    with written_whole(path) as partial, partial.open("wb") as file:
+        torch.save(dict(state), file)
 
 
 def _shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, str]:

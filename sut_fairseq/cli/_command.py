@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
-import os
 import pickle
 import re
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -20,10 +17,8 @@ import torch
 # fairseq's own settings load under `weights_only=True` because importing the package allow-lists
 # their few classes.
 import sut_fairseq  # noqa: F401
+from sut_data import command_line
 from sut_fairseq.errors import InputError
-from sut_fairseq.tokenization import TokenizationError
-
-BAD_INPUT = 2
 
 _REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)")
 
@@ -31,44 +26,25 @@ _REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)")
 def run_command(name: str, body: Callable[[], None]) -> int:
     """Run the body of a console command and report bad input in one sentence.
 
-    Args:
-        name: the command's name, which starts the error line.
-        body: the work; it raises `InputError`, `TokenizationError` or `OSError` for bad input.
+    fairseq's informational lines are left out meanwhile; its warnings and errors still appear.
 
-    Returns:
-        exit code: 0 when `body` finishes, 2 when the input was bad. Any other exception is a
-        defect of ours and keeps its traceback.
+    Args, Returns:
+        as `sut_data.command_line.run_command`; the exit code is 2 when the input was bad.
     """
     loggers = [logging.getLogger(package) for package in ("fairseq", "sut_fairseq")]
     levels = [logger.level for logger in loggers]
-    for logger in loggers:  # their informational lines; warnings and errors still appear
+    for logger in loggers:
         logger.setLevel(logging.WARNING)
     try:
-        body()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader (`head`, say) has left. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (InputError, TokenizationError, OSError) as error:
-        print(f"{name}: error: {_as_sentence(error)}", file=sys.stderr)
-        return BAD_INPUT
+        return command_line.run_command(name, body)
     finally:
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
-    return 0
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print `document` on standard output as indented JSON."""
     print(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def whole_number(text: str) -> int:
-    """Argument type of argparse: a whole number of at least 1."""
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is {text!r}")
-    return number
 
 
 def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
@@ -142,10 +118,3 @@ def _not_a_checkpoint(path: Path) -> str:
         f"`{path}` is not a fairseq checkpoint, or it is damaged; give a file written by "
         f"fairseq-train, which holds its parameters under the key `model`."
     )
-
-
-def _as_sentence(error: Exception) -> str:
-    """The message of an exception on one line; an `OSError` without its error number."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"`{error.filename}`: {error.strerror}."
-    return " ".join(str(error).split()) or type(error).__name__

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from sut_data.files import written_whole
+from sut_data.tables import table
 from sut_fairseq.analysis import evaluation_plots
 from sut_fairseq.errors import InputError
 
@@ -34,28 +34,16 @@ def check_files(table: Path | None, picture: Path | None) -> None:
 def write_csv(result: dict[str, Any], path: Path) -> None:
     """Write the rows; a file of that name is replaced only by a whole one."""
 
-    def write(partial: Path) -> None:
-        with open(partial, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="raise")
-            writer.writeheader()
-            writer.writerows(result["rows"])
-
-    write_whole(path, write)
+    with written_whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="raise")
+        writer.writeheader()
+        writer.writerows(result["rows"])
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Draw the rows (`evaluation_plots.draw`)."""
-    write_whole(path, lambda partial: evaluation_plots.draw(result, partial))
-
-
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a file next to `path`, which takes its place only when it is complete."""
-    partial = path.with_name(f".{os.getpid()}-{path.name}")
-    try:
-        write(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with written_whole(path) as partial:
+        evaluation_plots.draw(result, partial)
 
 
 def print_table(result: dict[str, Any]) -> None:
@@ -85,20 +73,14 @@ def print_table(result: dict[str, Any]) -> None:
         "bleu": "{:.2f}".format,
         "skipped": lambda share: f"{100 * share:.1f} %",
     }
-    table = [[header[key] for key in shown]]
-    table += [
+    lines = [[header[key] for key in shown]]
+    lines += [
         [form.get(key, str)(row[key]) if row.get(key) is not None else "" for key in shown]
         for row in rows
     ]
-    _print_columns(table)
+    print(table(lines, ">"))
     if "confusion" in result:
         labels = list(result["confusion"])
         print(f"\nmacro-F1 {result['macro_f1']:.2f} %\n\nlabel (rows) taken for label (columns)")
         counts = [[label, *map(str, result["confusion"][label].values())] for label in labels]
-        _print_columns([["", *labels], *counts])
-
-
-def _print_columns(table: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)).rstrip())
+        print(table([["", *labels], *counts], ">"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from argparse import Namespace
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ from typing import Any
 from fairseq import utils
 from fairseq.data import data_utils
 
+from sut_data.files import written_whole
+from sut_data.text.tokenization import FILE as TOKENIZATION
+from sut_data.text.tokenization import TextSide, load_tokenization
 from sut_fairseq.cli._averaging import write_atomically
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import setting
 from sut_fairseq.errors import InputError
-from sut_fairseq.tokenization import FILE as TOKENIZATION
-from sut_fairseq.tokenization import TextSide, load_tokenization
 
 # In a folder with several checkpoints the first of these that is there is the model.
 _NAMES = ("checkpoint_best.pt", "checkpoint_last.pt")
@@ -143,17 +143,13 @@ def export(files: ModelFiles, out: Path) -> None:
     _set_languages(state, files)
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    try:
+    with written_whole(out) as partial:
         partial.mkdir()
         for path in _to_copy(files):
             copy = partial / path.relative_to(files.folder)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
         write_atomically(state, partial / EXPORTED)
-        partial.replace(out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _to_copy(files: ModelFiles) -> list[Path]:

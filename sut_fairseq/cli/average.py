@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from sut_data.command_line import Parser, whole_number
+from sut_data.tables import table
 from sut_fairseq.cli._averaging import average_checkpoints, write_atomically
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli._selection import (
     CheckpointInfo,
     choose_best,
@@ -63,13 +66,9 @@ class Report:
             value = "-" if info.value is None else f"{info.value:g}"
             value = value if one_metric else f"{info.metric} {value}"
             rows.append((info.path.name, epoch, str(info.updates), value))
-        width = [max(len(row[column]) for row in rows) for column in range(4)]
-        table = [
-            f"  {name:<{width[0]}}  {epoch:>{width[1]}}  {updates:>{width[2]}}  {value:>{width[3]}}"
-            for name, epoch, updates, value in rows
-        ]
+        checkpoints = textwrap.indent(table(rows), "  ")
         wrote = f"wrote {self.output}: {self.tensors} tensors with {self.values:,} values"
-        return "\n".join([self.heading, *table, *(f"note: {n}" for n in self.notes), wrote])
+        return "\n".join([self.heading, checkpoints, *(f"note: {n}" for n in self.notes), wrote])
 
 
 def average(arguments: argparse.Namespace) -> Report:
@@ -156,9 +155,9 @@ def _check_output(output: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-average",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-average",
         description="Average the parameters of checkpoints into one that fairseq-generate loads: "
         "listed files, or the best of a training run by a validation metric. A checkpoint that "
         "lies there under several names counts once. Optimizer state is left out.",

@@ -6,10 +6,12 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
+from sut_data.command_line import Parser
+from sut_data.tables import table
 from sut_fairseq.analysis.benchmark import (
     attention,
     decoding,
@@ -70,16 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-benchmark", lambda: _main(argv))
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells of a wrong argument in one sentence, like the rest of the command."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}; see `{self.prog} --help`.")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="sut-benchmark",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-benchmark",
         description="Measure time and memory next to other ways to do the same. All variants run "
         "in turn in one process, and a ratio is the median of the quotients of paired times, so "
         "that a machine whose speed drifts still compares them fairly.",
@@ -225,16 +220,14 @@ def print_table(report: Report) -> None:
     for name, entry in report.variants.items():
         cells = [show(entry[key]) if key in entry else "" for _, key, show in used]
         rows.append([name, *cells])
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-        print("  ".join([row[0].ljust(widths[0]), *cells]).rstrip())
-    print()
-    width = max(map(len, report.ratios), default=0)
+    print(table(rows) + "\n")
+    ratios = []
     for name, ratio in report.ratios.items():
         varies = ratio.least != ratio.greatest
         spread = f"({ratio.least:.2f} to {ratio.greatest:.2f})" if varies else ""
-        print(f"{name:<{width}}  {ratio.median:5.2f} {spread:<14}  {report.meanings[name]}")
+        ratios.append((name, f"{ratio.median:.2f}", spread, report.meanings[name]))
+    if ratios:
+        print(table(ratios, "<><"))
 
 
 def _plain(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -12,10 +11,12 @@ from pathlib import Path
 
 import sacrebleu
 
+from sut_data.command_line import Parser
+from sut_data.tables import table
+from sut_data.text.tokenization import TextSide, load_tokenization
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
 from sut_fairseq.errors import InputError
-from sut_fairseq.tokenization import TextSide, load_tokenization
 
 # As in the script the published scores were made with: in `a-b-c` a hyphen whose left neighbour
 # belongs to the match before it is not split. ASCII: other white space is part of a word.
@@ -57,9 +58,9 @@ class TranslationScores:
             ("sacrebleu", self.sacrebleu, self.sacrebleu_signature),
             ("chrf", self.chrf, self.chrf_signature),
         ]
-        lines = [f"{name:<30}{score:>6.2f}  {note}".rstrip() for name, score, note in rows]
+        lines = table([(name, f"{score:.2f}", note) for name, score, note in rows], "<><")
         against = f"sacrebleu and chrf against the {self.references} references"
-        return "\n".join([*lines, f"{self.sentences:,} sentences; {against}"])
+        return "\n".join([lines, f"{self.sentences:,} sentences; {against}"])
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
@@ -231,9 +232,9 @@ def _short(line: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-bleu",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-bleu",
         description="Score translations that fairseq-generate made (its standard output, with "
         "subwords as they are): BLEU on tokens, the same with hyphenated compounds split, "
         "sacreBLEU and chrF on detokenised text. A missing sentence is an error, never a better "

@@ -13,17 +13,18 @@ import torch
 from fairseq import tasks
 from tqdm import tqdm
 
+from sut_data.command_line import Parser, whole_number
+from sut_data.sets.cfq.sparql import conjuncts
+from sut_data.text.tokenization import load_tokenization
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.cli import _evaluation_output
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command, whole_number
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
-from sut_fairseq.sparql import conjuncts
 from sut_fairseq.tasks.labels import LabelTask
-from sut_fairseq.tokenization import load_tokenization
 
 MODES = ("reference", "search")
 
@@ -33,13 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-evaluate", lambda: _main(argv))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-evaluate",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-evaluate",
         description="Accuracy (classification) or exact match (sequences) of a trained model on a "
         "split, and how many steps its tokens run, for each group of sentences and each halting "
         "threshold. Every sentence counts: one that is too long for the model is an error.",
-        allow_abbrev=False,
     )
     parser.add_argument("--path", required=True, metavar="CHECKPOINT", help="a trained model")
     parser.add_argument("--data", metavar="DATA-BIN", help="prepared folder (default: training's)")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sut_fairseq.cli._command import print_json, run_command, whole_number
+from sut_data.command_line import Parser, whole_number
+from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, read_generated
 
 
@@ -34,9 +34,9 @@ def exact_match(pairs: Sequence[tuple[str, str]]) -> ExactMatch:
     return ExactMatch(correct, scored=len(pairs), expected=len(pairs))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-exact-match",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-exact-match",
         description="Share of sentences that fairseq-generate got exactly right. What was scored "
         "is compared with what there is: a missing sentence is an error, never a better score.",
     )

@@ -11,6 +11,8 @@ import torch
 from fairseq import tasks
 from tqdm import tqdm
 
+from sut_data.command_line import Parser
+from sut_data.tables import table
 from sut_fairseq import losses
 from sut_fairseq.analysis import trained, untrained
 from sut_fairseq.analysis.complexity import (
@@ -29,16 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-macs", lambda: _main(argv))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-macs",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-macs",
         usage="sut-macs (--arch NAME | --path CHECKPOINT [--data DATA-BIN]) [options]",
         description="Count parameters and multiply-accumulate operations (MACs) with ptflops: in "
         "the convention of the published figures, and with the attention products included. "
         "Figures are per sentence pair, teacher-forced.",
         epilog="After --arch NAME every flag of that architecture is understood too, for example "
         "--encoder-layers 12.",
-        allow_abbrev=False,  # an abbreviation might be another flag of the architecture
     )
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument(
@@ -169,9 +170,7 @@ def print_table(result: dict[str, Any]) -> None:
     for stack, halting in result.get("halting", {}).items():
         rows.append((f"{stack} steps per token", f"{halting['depth']:.2f}"))
         rows.append((f"{stack} steps skipped", f"{100 * halting['skipped']:.1f} %"))
-    width = max(len(label) for label, _ in rows)
-    for label, value in rows:
-        print(f"{label:<{width}}  {value:>12}".rstrip())
+    print(table(rows))
 
 
 def _millions(number: int) -> str:

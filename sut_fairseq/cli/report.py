@@ -9,7 +9,6 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,11 @@ from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor
 from tqdm import tqdm
 
+from sut_data.command_line import Parser, whole_number
+from sut_data.files import written_whole
 from sut_fairseq.analysis import average_steps, evaluation, trace_plots, trained
 from sut_fairseq.analysis.traces import depth_loops, trace
-from sut_fairseq.cli._command import load_checkpoint, run_command, whole_number
-from sut_fairseq.cli._evaluation_output import write_whole
+from sut_fairseq.cli._command import load_checkpoint, run_command
 from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask
@@ -36,13 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-report", lambda: _main(argv))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-report",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-report",
         description="Draw what a trained model does with one sentence at each step: attention "
         "maps, how far copy gates open, and the probability of having halted; or, with "
         "--steps-by, how many steps it takes on average for sentences of each length.",
-        allow_abbrev=False,
     )
     parser.add_argument("--path", required=True, metavar="CHECKPOINT", help="a trained model")
     parser.add_argument("--data", metavar="DATA-BIN", help="prepared folder (default: training's)")
@@ -165,15 +164,12 @@ def _report_steps(arguments: argparse.Namespace, model: Any, task: tasks.Fairseq
         row.update({f"{name}_greatest": steps for name, steps in greatest.items()})
     name = f"steps_by_{by}"
     _write(arguments, {name: figure})
-    write_whole(arguments.out / f"{name}.csv", lambda path: _write_csv(rows, path))
-    print(arguments.out / f"{name}.csv")
-
-
-def _write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    csv_file = arguments.out / f"{name}.csv"
+    with written_whole(csv_file) as path, open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+    print(csv_file)
 
 
 def _report_sentence(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
@@ -278,7 +274,8 @@ def _write(arguments: argparse.Namespace, figures: Mapping[str, trace_plots.Figu
     for name, figure in figures.items():
         for ending in dict.fromkeys(arguments.format):
             path = arguments.out / f"{name}.{ending}"
-            write_whole(path, partial(trace_plots.save, figure))
+            with written_whole(path) as partial:
+                trace_plots.save(figure, partial)
             print(path)
 
 

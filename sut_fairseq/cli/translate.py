@@ -13,11 +13,12 @@ from typing import BinaryIO
 import torch
 from tqdm import tqdm
 
-from sut_fairseq.cli._command import run_command, whole_number
+from sut_data.command_line import Parser, whole_number
+from sut_data.text.tokenization import FILE as TOKENIZATION
+from sut_fairseq.cli._command import run_command
 from sut_fairseq.cli._model_files import export, find_model
 from sut_fairseq.cli._translator import Search, Translator
 from sut_fairseq.errors import check
-from sut_fairseq.tokenization import FILE as TOKENIZATION
 
 LINES_OF_A_FILE = 1000
 
@@ -99,15 +100,14 @@ def _note(sentence: str) -> None:
     print(f"sut-translate: {sentence}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sut-translate",
+def _parser() -> Parser:
+    parser = Parser(
+        "sut-translate",
         description="Translate raw text, one sentence on each line, with a trained model: "
         "tokenise, segment into subwords, search, detokenise. Every line of input gives one line "
         "of output, an empty one where there is nothing to translate or the sentence is too long.",
         epilog="Dictionaries and tokenisation are read from beside the checkpoint, else from "
         "--data, else from the data folder of the training. --export makes one folder of all that.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "model", metavar="CHECKPOINT", help="a checkpoint, or a folder with one (the best counts)"

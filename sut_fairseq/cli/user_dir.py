@@ -1,11 +1,12 @@
-"""`sut-user-dir`: where the installed plugin lies, for fairseq's `--user-dir`."""
+"""`sut-user-dir`: where the installed plugin lies, for fairseq's `--user-dir`, and its pins."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from sut_data.command_line import Parser
 
 
 def user_dir() -> Path:
@@ -13,15 +14,25 @@ def user_dir() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+def constraints() -> Path:
+    """Absolute path of the pins, the versions the test suite was run with, for `pip install -c`."""
+    return user_dir() / "constraints.txt"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the package folder; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="sut-user-dir",
+    """Print the package folder or the path of the pins; returns the exit code."""
+    parser = Parser(
+        "sut-user-dir",
         description="Print the absolute path of the installed sut_fairseq package, for use as "
         "fairseq-train DATA --user-dir $(sut-user-dir) ...",
     )
-    parser.parse_args(argv)
-    print(user_dir())
+    parser.add_argument(
+        "--constraints",
+        action="store_true",
+        help="print the path of the pinned versions instead, for pip install -c",
+    )
+    arguments = parser.parse_args(argv)
+    print(constraints() if arguments.constraints else user_dir())
     return 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dataset import keyed_order, write_text
-from scan_grammar import all_pairs
 
+from sut_data.kit.examples import keyed_order, write_text
+from sut_data.sets.scan.grammar import all_pairs
 from tests.integration.commands import SIZES, TINY, run, train
 
 

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 import pytest
-from training_command import script_command, training_command
-from treatment import Counts
 
+from sut_data.folders.report import script_command, training_command
+from sut_data.text.treatment import Counts
 from tests.integration import commands
 
 Completed = subprocess.CompletedProcess[str]
@@ -104,7 +104,7 @@ def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
     first = run(words, tmp_path)
     assert first.returncode == 0, first.stderr
     assert "SCAN simple (generated): 16,728 train, 4,182 test; the published" in first.stdout
-    assert "bash scripts/train_scan.sh --data " in first.stdout
+    assert "sut-experiment train scan --data " in first.stdout
     out = tmp_path / "data-bin" / "scan"
     for split, pairs in (("train", 16228), ("valid", 500), ("test", 4182)):
         sentences = (out / "text" / f"{split}.src").read_text(encoding="utf-8").splitlines()
@@ -126,7 +126,8 @@ def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
 def test_scan_from_the_published_files(repository: Path, tmp_path: Path, shared_data: Path) -> None:
     script = str(repository / "data-prep" / "scan.sh")
     options = ["--split", "addprim_turn_left", "--raw", str(shared_data / "scan")]
-    result = run(["bash", script, *options, "--valid-size", "7", "--out", "out"], tmp_path)
+    words = ["bash", script, *options, "--valid-size", "7", "--out", "out"]
+    result = run(words, tmp_path, **fake_fairseq(tmp_path, WRITE_INDICES))
     assert result.returncode == 0, result.stderr
     assert "(published files): 21,890 train, 1,208 test; the published sizes" in result.stdout
     assert re.search(r"^valid +7 ", result.stdout, re.MULTILINE)
@@ -138,7 +139,7 @@ def test_scan_from_the_published_files(repository: Path, tmp_path: Path, shared_
         ([], "the following arguments are required: --out", 2),
         (["--out"], "argument --out: expected one argument", 2),
         (["--out", "o", "--fast"], "unrecognized arguments: --fast", 2),
-        (["--out", "o", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
+        (["--out", "o", "--split", "mcd4"], "invalid choice: 'mcd4'", 2),
         (["--out", "o", "--valid-size", "0"], "--valid-size must be between 1 and 16727", 1),
         (["--out", "o", "--valid-size", "many"], "invalid int value: 'many'", 2),
         (["--out", "o", "--raw", "absent"], "--raw absent is not a folder", 1),
@@ -326,7 +327,8 @@ def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) 
 
     assert "is up to date" in run(words, tmp_path).stdout
     (tiny / "sizes").write_text("3\n1\n2\n", encoding="utf-8")
-    assert "is ready" in run(words, tmp_path).stdout
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    assert "is ready" in run(words, tmp_path, **environment).stdout
     assert (text / "long.size").read_text(encoding="utf-8") == "3\n1\n2\n"
 
 
@@ -370,7 +372,7 @@ def test_long_sentences_raise_the_limits() -> None:
     assert "--max-target-positions 1025" in printed
     assert "--max-source-positions" not in printed
     assert "'a b'" in printed
-    script = "bash scripts/train_scan.sh --data 'a b'"
+    script = "sut-experiment train scan --data 'a b'"
     assert script_command("scan", Path("a b"), counts) == f"{script} -- --max-target-positions 1025"
     assert script_command("scan", Path("a b"), {"test": counts["test"]}) == script
 
@@ -398,13 +400,16 @@ def test_a_limit(repository: Path, tmp_path: Path, tiny: Path) -> None:
     assert_refused(run(words, tmp_path), "kind has 1 values but its split has 2 pairs")
     (tiny / "train.src").write_text("a\n", encoding="utf-8")
     assert_refused(run(words, tmp_path), "has 1 lines but ")
-    assert_refused(run([*words, "--limit", "0"], tmp_path), "must be a whole number from 1", 2)
+    assert_refused(
+        run([*words, "--limit", "0"], tmp_path), "must be a whole number of at least 1", 2
+    )
 
 
 def test_the_stamp_names_no_place(repository: Path, tmp_path: Path, tiny: Path) -> None:
     """A prepared folder can be moved or copied and is still recognised."""
     words = command(repository, tiny, tmp_path / "out")
-    assert run(words, tmp_path).returncode == 0
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    assert run(words, tmp_path, **environment).returncode == 0
     assert str(tmp_path) not in json.dumps((tmp_path / "out" / "prepared.json").read_text())
     (tmp_path / "out").rename(tmp_path / "moved")
     (tiny / "train.src").rename(tiny / "first.src")

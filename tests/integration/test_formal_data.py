@@ -5,12 +5,12 @@ fairseq-preprocess takes seconds, so most runs here have a stand-in that writes 
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sysconfig
 import time
 from collections import Counter
 from pathlib import Path
@@ -72,19 +72,20 @@ def test_help(repository: Path, tmp_path: Path, name: str) -> None:
     assert ("--raw" in result.stdout) == (name in SCRIPTS)
 
 
-def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) -> None:
+def test_logical_inference(repository: Path, tmp_path: Path, samples: Path) -> None:
     """With fairseq-preprocess itself, and a second time."""
     words = [*script(repository, "logical_inference"), "--split", "A", "--limit", "20"]
-    words += ["--raw", str(shared_data / "logical_inference"), "--out", "out"]
+    words += ["--raw", str(samples / "logical_inference"), "--out", "out"]
     first = run(words, tmp_path)
     assert first.returncode == 0, first.stderr
     out = tmp_path / "out"
-    assert "A: 128,969 lines to train on, 37,367 test; the published sizes agree" in first.stdout
-    command = f"bash scripts/train_logical_inference.sh --data {out.resolve()}"
+    assert "test; published were 128,969 lines to train on, 37,367 test." in first.stdout
+    command = f"sut-experiment train logical_inference --data {out.resolve()}"
     assert first.stdout.splitlines()[-1].strip() == command
     train, short = (lines_of(out / "text" / f"{part}.src") for part in ("train", "short"))
-    sizes = {"train": 20, "valid": 20, "test": 20, "short": len(short), "heldout": 20}
-    assert prepared(out) == sizes
+    few = prepared(out)
+    assert (few["train"], few["test"], few["short"]) == (20, 20, len(short))
+    assert 0 < few["valid"] < 20 and 0 < few["heldout"] <= 20
     assert 0 < len(short) < 20 and set(short) < set(train)
     for part in ("valid", "test", "heldout"):
         assert columns(out, part) == {"operators", "A", "B", "C"}
@@ -112,6 +113,73 @@ def test_logical_inference(repository: Path, tmp_path: Path, shared_data: Path) 
     assert second.returncode == 0, second.stderr
     assert "is up to date" in second.stdout
     assert json.loads((out / "prepared.json").read_text()) == stamp
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sizes", "message"),
+    [
+        ("cogs", [], [9, 6, 6, 9], "gen; published were 24,155 train, 3,000 valid, 3,000 test"),
+        ("pcfg", ["--split", "10k"], [9, 9, 9], "60 train, 10 valid, 10 test; published were"),
+        ("cfq", ["--split", "mcd1"], [9, 4, 6], "14 train, 4 valid, 6 test; published were"),
+        ("cfq", ["--split", "mcd2"], [9, 4, 6], "14 train, 4 valid, 6 test; published were"),
+        (
+            "listops",
+            ["--train-file", "test_d8", "--test-file", "test_d14", "--valid-size", "12"],
+            [10, 9, 9],  # each label is trained
+            "ListOps test_d14: 50 test; published were 10,000 test.",
+        ),
+        ("scan", ["--split", "mcd1"], [9, 3, 9], "40 train, 3 valid, 12 test; published were"),
+        ("scan", ["--split", "mcd2"], [9, 3, 9], "40 train, 12 test, 3 valid; published were"),
+        (
+            "scan",
+            ["--split", "jump", "--valid-size", "5"],
+            [9, 5, 9],
+            "28 train, 12 test; published were 14,670 train, 7,706 test.",
+        ),
+    ],
+    ids=["cogs", "pcfg", "cfq", "cfq official", "listops", "scan", "scan written out", "scan jump"],
+)
+def test_samples(
+    repository: Path,
+    tmp_path: Path,
+    samples: Path,
+    name: str,
+    options: list[str],
+    sizes: list[int],
+    message: str,
+) -> None:
+    """Each form in which a data set is published, from a few lines of it."""
+    raw = samples / {"pcfg": "pcfg_set"}.get(name, name)
+    words = [*script(repository, name), "--raw", str(raw), "--out", "out", *options]
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    result = run([*words, "--limit", "9"], tmp_path, **environment)
+    assert result.returncode == 0, result.stderr
+    assert message in result.stdout
+    found = prepared(tmp_path / "out")
+    assert [found[part] for part in (*SPLITS, "gen") if part in found] == sizes
+    assert identity(tmp_path / "out")[::2] == (name, True)
+
+
+def test_files_of_ones_own(repository: Path, tmp_path: Path) -> None:
+    """Any words in SCAN's form; what train and test share is reported."""
+    (tmp_path / "a").write_text("".join(f"IN: do {n} OUT: D{n}\n" for n in range(20)))
+    (tmp_path / "b").write_text("IN: do 3 OUT: D3\nIN: do 99 OUT: D99\n")
+    (tmp_path / "c").write_text("IN: do 7 OUT: D7\n")
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    words = [*script(repository, "scan"), "--train", "a", "--test", "b", "--out", "out"]
+    taken = run([*words, "--valid-size", "5"], tmp_path, **environment)
+    assert taken.returncode == 0, taken.stderr
+    assert "SCAN, files of your own: 20 train, 2 test." in taken.stdout
+    assert "overlap: 1 of the 2 test pairs are in the training set" in taken.stdout
+    assert prepared(tmp_path / "out") == {"train": 15, "valid": 5, "test": 2}
+    assert identity(tmp_path / "out") == ("scan", "own", None)
+    given = run([*words, "--valid", "c"], tmp_path, **environment)
+    assert prepared(tmp_path / "out") == {"train": 20, "valid": 1, "test": 2}, given.stderr
+    assert "is up to date" in run([*words, "--valid", "c"], tmp_path, **environment).stdout
+    (tmp_path / "c").write_text("")
+    assert_refused(run([*words, "--valid", "c"], tmp_path), "c is empty: give at least one line.")
+    (tmp_path / "b").write_text("IN: do 3 OUT: D3\nIN: do\n")
+    assert_refused(run(words, tmp_path), "b, line 2: expected `IN: <command> OUT: <actions>`")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +225,7 @@ def test_published_files(
     result = run([*script(repository, name), *words, "--out", "out"], tmp_path, **environment)
     assert result.returncode == 0, result.stderr
     assert message in result.stdout
-    assert f"bash scripts/train_{name}.sh --data " in result.stdout
+    assert f"sut-experiment train {name} --data " in result.stdout
     assert prepared(tmp_path / "out") == sizes
     assert all(columns(tmp_path / "out", part) == {column} for part in sizes if part != "train")
     split = {"pcfg": "10k", "listops": "nangia_bowman"}.get(name)
@@ -208,6 +276,17 @@ def test_generated(
         assert set(lines_of(tmp_path / "out" / "text" / "train.tgt")) == {*"0123456789"}
 
 
+@pytest.mark.parametrize("command", [["sut-prepare"], ["python", "-m", "sut_data"]])
+def test_the_installed_command(tmp_path: Path, command: list[str]) -> None:
+    """Without a checkout's doors, by its own name."""
+    words = [str(Path(sysconfig.get_path("scripts"), command[0])), *command[1:]]
+    words += ["ctl", "--limit", "11", "--out", "out"]
+    result = run(words, tmp_path, **fake_fairseq(tmp_path, WRITE_INDICES))
+    assert result.returncode == 0, result.stderr
+    assert prepared(tmp_path / "out") == dict.fromkeys((*SPLITS, "valid_deep"), 11)
+    assert_refused(run([*words, "--seed", "x"], tmp_path), "see `sut-prepare ctl --help`.", 2)
+
+
 def test_directions_of_ctl(repository: Path, tmp_path: Path) -> None:
     """The same samples in the same order, the words of each line the other way round."""
     environment = fake_fairseq(tmp_path, WRITE_INDICES)
@@ -217,7 +296,7 @@ def test_directions_of_ctl(repository: Path, tmp_path: Path) -> None:
         result = run([*words, *options], tmp_path, **environment)
         assert result.returncode == 0, result.stderr
         assert identity(tmp_path / direction) == ("ctl", direction, None)
-        command = f"bash scripts/train_ctl.sh --data {(tmp_path / direction).resolve()}"
+        command = f"sut-experiment train ctl --data {(tmp_path / direction).resolve()}"
         assert result.stdout.splitlines()[-1].strip() == command
     forward, backward = tmp_path / "forward" / "text", tmp_path / "backward" / "text"
     sizes = {"train": 500, "valid": 50, "valid_deep": 30, "test": 20}
@@ -302,14 +381,10 @@ def test_cfq(repository: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: Path) -> None:
-    raw = tmp_path / "raw"
-    shutil.copytree(shared_data / "cogs", raw)
-    for path in (raw / "gen.tsv.gz", raw / "test.tsv.gz"):
-        lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
-        path.write_bytes(gzip.compress(b"".join(lines[:-1])))
-    result = run([*script(repository, "cogs"), "--raw", "raw", "--out", "out"], tmp_path)
-    assert_refused(result, "2,999 test, 20,999 gen, but was published with 24,155 train, 3,000")
+def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, samples: Path) -> None:
+    raw = str(samples / "cogs")
+    result = run([*script(repository, "cogs"), "--raw", raw, "--out", "out"], tmp_path)
+    assert_refused(result, "6 test, 12 gen, but was published with 24,155 train, 3,000")
     assert not (tmp_path / "out").exists()
 
 
@@ -319,11 +394,27 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: P
         ("cfq", ["--raw", "."], "--raw . has neither dataset.json nor cfq1.1.tar.gz", 1),
         ("cogs", ["--raw", "."], "--raw . has neither train.tsv nor train.tsv.gz", 1),
         ("cogs", ["--raw", "absent"], "--raw absent is not a folder", 1),
-        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number from 1 on", 2),
+        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number of at least 1", 2),
         ("cogs", [], "the following arguments are required: --out", 2),
         ("pcfg", ["--raw", ".", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
         ("scan", ["--cutoff", "48"], "--cutoff must be between 1 and 47 actions, but is 48", 1),
         ("scan", ["--cutoff", "3", "--split", "length"], "not allowed with argument", 2),
+        (
+            "scan",
+            ["--split", "mcd1"],
+            "--split mcd1 follows from no rule, so it needs --raw DIR",
+            2,
+        ),
+        ("scan", ["--train", "a"], "files of your own need both --train and --test", 2),
+        ("scan", ["--valid", "a"], "files of your own need both --train and --test", 2),
+        ("scan", ["--train", "a", "--split", "jump"], "not allowed with argument", 2),
+        (
+            "scan",
+            ["--train", "a", "--test", "b"],
+            "--train a: there is no such file; check its path",
+            1,
+        ),
+        ("scan", ["--train", "a", "--test", "b", "--raw", "."], "--raw is for published files", 2),
         ("listops", ["--min-length", "9", "--max-length", "10"], "--max-length 10: expressions", 1),
         ("listops", ["--train-file", "test_d8"], "--train-file and --test-file need --raw", 2),
         ("ctl", ["--direction", "up"], "invalid choice: 'up' (choose from", 2),
@@ -334,7 +425,7 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, shared_data: P
         ("arithmetic", ["--sizes", "10", "60", "1", "1"], "leaves nothing to train on", 1),
         ("arithmetic", ["--seed", "x"], "argument --seed: invalid int value: 'x'", 2),
         ("listops_dependency", ["--test-depths", "9"], "invalid choice: 9 (choose from 7, 8)", 2),
-        ("listops_dependency", ["--processes", "0"], "must be a whole number from 1 on", 2),
+        ("listops_dependency", ["--processes", "0"], "must be a whole number of at least 1", 2),
         (
             "listops",
             ["--raw", ".", "--train-file", "a", "--test-file", "a"],

@@ -14,8 +14,9 @@ import pytest
 import torch
 from subword_nmt.learn_bpe import learn_bpe
 
+from sut_data.text.tokenization import TextSide, save_tokenization
 from sut_fairseq.cli._generated import read_generated
-from sut_fairseq.tokenization import TextSide, save_tokenization
+from sut_fairseq.experiments import provenance, records
 from tests.integration.commands import SMALL, Finished, generate, run, train, words
 
 LANGUAGES = {"src": "en", "tgt": "de"}
@@ -282,49 +283,54 @@ def assert_refused(finished: Finished, sentence: str) -> None:
     assert "Traceback" not in finished.stderr
 
 
-def test_evaluation(repository: Path, prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """The script averages, translates, scores and counts, and says what it did."""
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(checkpoint, tmp_path / "checkpoints")
-    (tmp_path / "data").write_text(f"{prepared}\n")  # as a training script leaves it
-    script = repository / "scripts" / "evaluate_translation.sh"
-    options = ["--run", tmp_path, "--beam", 2, "--cpu"]
-    process = subprocess.run(
-        [str(word) for word in ("bash", script, *options, "--out", tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        cwd="/",
-    )
-    assert process.returncode == 0, process.stderr[-3000:]
-    assert "note: there are fewer than the 5 asked for" in process.stdout
-    assert "note: chosen by loss" in process.stdout
+def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """`sut-experiment` averages, translates, scores and counts, and says what it did."""
+    save_dir = tmp_path / "run" / "checkpoints"
+    save_dir.mkdir(parents=True)
+    shutil.copy(checkpoint, save_dir)
+    folders = ("--data", prepared, "--checkpoints", save_dir, "--out", "out")
+    line = ("evaluate", *folders, *words("--beam 2 --cpu"))
+    shown = run("sut-experiment", *line, cwd=tmp_path).stdout
+    assert "note: there are fewer than the 5 asked for" in shown
+    assert "note: chosen by loss" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["scores"]["sentences"] == results["cost"]["sentences"] == SIZES["test"]
     assert (results["beam"], results["lenpen"], results["alpha_threshold"]) == (2, 0.4, None)
-    table = process.stdout.partition("s] done\n")[2]
+    table = shown.partition("s] done\n")[2]
     for name, value in (
         ("tokenised BLEU", f"{results['scores']['tokenized_bleu']:.2f}"),
+        ("compound-split BLEU", f"{results['scores']['tokenized_bleu_compound_split']:.2f}"),
         ("sacreBLEU", f"{results['scores']['sacrebleu']:.2f}"),
         ("encoder steps per token", f"{results['cost']['halting']['encoder']['depth']:.2f}"),
     ):
-        (line,) = [line for line in table.splitlines() if line.startswith(name)]
-        assert line.removeprefix(name).split()[0] == value
+        (line_,) = [one for one in table.splitlines() if one.startswith(name)]
+        assert line_.removeprefix(name).split()[0] == value
+
+    # A run of an experiment knows its data, and its scores can be compared.
+    data = provenance.describe_data(prepared)
+    chosen = dict(experiment="multi30k", model="sut", size="small", seed=1)
+    records.write_record(tmp_path / "run", records.Record(**chosen, data=data, trainings={"": {}}))
+    run("sut-experiment", *words("evaluate run --cpu"), cwd=tmp_path)
+    best = save_dir / "evaluation-test-best-5-beam-8-lenpen-0.4"
+    scores = json.loads((best / "results.json").read_text())["scores"]
+    rows = run("sut-experiment", "compare", "run", cwd=tmp_path).stdout.splitlines()[1:]
+    assert [row.split("  ")[-1].strip() for row in rows] == [
+        f"{scores[key]:.2f}"
+        for key in ("tokenized_bleu", "tokenized_bleu_compound_split", "sacrebleu", "chrf")
+    ]
 
 
-def test_evaluation_refuses(repository: Path, prepared: Path, tmp_path: Path) -> None:
-    data, run_ = ["--data", prepared], ["--checkpoints", tmp_path]
+def test_evaluation_refuses(prepared: Path, tmp_path: Path) -> None:
+    data, checkpoints = ("--data", prepared), ("--checkpoints", tmp_path)
     for options, sentence in (
-        (run_, "--data is missing: name the folder that data-prep/ made, or a run with --run."),
-        (["--run", tmp_path], "is not the folder of a run: name what the training script made."),
-        (data, "--checkpoints is missing: name the --save-dir of the training."),
-        ([*data, *run_, "--best", "many"], "take whole numbers from 1, not `many`."),
-        ([*data, *run_, "--lenpen", "x"], "take numbers, not `x`."),
-        ([*data, *run_, "--subset", "none"], "and name one of its sets with --subset."),
-        (["--size", "3"], "unknown option `--size`; --help lists the options there are."),
+        (checkpoints, "--checkpoints needs --data: the folder that `sut-prepare` made."),
+        (data, "no run is given: name folders that `sut-experiment train` made, or --data and"),
+        ((*data, *checkpoints, "--best", "many"), "must be a whole number of at least 1, but is"),
+        ((*data, *checkpoints, "--lenpen", "x"), "invalid float value: 'x'"),
+        ((*data, *checkpoints, "--subset", "none"), "and name one of its sets with --subset."),
+        ((*data, "--checkpoints", "no"), "--checkpoints no is not a folder: name the --save-dir"),
+        ((*data, *checkpoints, "--alpha-threshold", 2), "must be greater than 0, at most 1, but i"),
     ):
-        script = repository / "scripts" / "evaluate_translation.sh"
-        command = [str(word) for word in ("bash", script, *options)]
-        process = subprocess.run(command, capture_output=True, text=True)
-        assert process.returncode == 1
-        assert process.stderr.startswith("evaluate_translation.sh: error: ")
-        assert process.stderr.endswith(sentence + "\n") and process.stderr.count("\n") == 1
+        refused = run("sut-experiment", "evaluate", *options, cwd=tmp_path, ok=False)
+        assert refused.status == 2 and refused.stdout == ""
+        assert refused.last_line.startswith("sut-experiment") and sentence in refused.last_line

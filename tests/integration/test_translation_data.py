@@ -13,18 +13,23 @@ import time
 from pathlib import Path
 
 import pytest
-import wmt14
-from text_files import InputError
-from translation import write_set
 
-from sut_fairseq.tokenization import TextSide, load_tokenization
+from sut_data.errors import InputError
+from sut_data.kit.corpora import write_set
+from sut_data.sets import multi30k
+from sut_data.sets import wmt14_en_de as wmt14
+from sut_data.text.tokenization import TextSide, load_tokenization
+from tests.integration.test_data_prep import WRITE_INDICES, fake_fairseq
 
 Completed = subprocess.CompletedProcess[str]
 
 
-def run(repository: Path, cwd: Path, script: str, *options: object) -> Completed:
+def run(
+    repository: Path, cwd: Path, script: str, *options: object, **environment: str
+) -> Completed:
     words = ["bash", str(repository / "data-prep" / script), *map(str, options)]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True)
+    environment = {**os.environ, **environment}
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, env=environment)
 
 
 def assert_refused(result: Completed, sentence: str, status: int = 1) -> None:
@@ -40,15 +45,40 @@ def read(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def test_multi30k(repository: Path, tmp_path: Path, shared_data: Path) -> None:
-    raw = shared_data / "multi30k"
+def published_sizes(samples: Path, folder: Path, files: dict[str, int]) -> Path:
+    """A folder with files of the sizes that were published, of sentences with running numbers."""
+    folder.mkdir()
+    for language in ("en", "de"):
+        sentences = read(samples / f"sentences.{language}")
+        for name, size in files.items():
+            lines = (f"{sentences[n % len(sentences)]} {n}\n" for n in range(size))
+            with gzip.open(folder / f"{name}.{language}.gz", "wt", 1, encoding="utf-8") as file:
+                file.writelines(lines)
+    return folder
+
+
+@pytest.fixture()
+def multi30k_files(samples: Path, tmp_path: Path) -> Path:
+    return published_sizes(samples / "multi30k", tmp_path / "raw", dict(multi30k.FILES.values()))
+
+
+def test_multi30k(repository: Path, tmp_path: Path, multi30k_files: Path) -> None:
+    check_multi30k(repository, tmp_path, multi30k_files)
+
+
+@pytest.mark.slow
+def test_the_published_multi30k(repository: Path, tmp_path: Path, shared_data: Path) -> None:
+    check_multi30k(repository, tmp_path, shared_data / "multi30k")
+
+
+def check_multi30k(repository: Path, tmp_path: Path, raw: Path) -> None:
     words = ["--raw", raw, "--limit", 200, "--bpe", 300, "--out", "data-bin/m"]
     first = run(repository, tmp_path, "multi30k.sh", *words)
     assert first.returncode == 0, first.stderr
     for name, size in (("train", "29,000"), ("val", "1,014"), ("test_2017_mscoco", "461")):
         assert f"Multi30k {name}: {size} pairs, as published." in first.stdout
     out = tmp_path / "data-bin" / "m"
-    assert first.stdout.endswith(f"  bash scripts/train_multi30k.sh --data {out}\n")
+    assert first.stdout.endswith(f"  sut-experiment train multi30k --data {out}\n")
     assert os.listdir(out.parent) == ["m"]
     sets = {path.name.split(".")[0] for path in out.glob("*.idx")}
     assert sets == {"train", "valid", "test", "test_2017_flickr", "test_2017_mscoco"}
@@ -70,10 +100,21 @@ def test_multi30k(repository: Path, tmp_path: Path, shared_data: Path) -> None:
     assert os.listdir(out.parent) == ["m"]
 
 
-def test_the_wmt_sample(repository: Path, tmp_path: Path, shared_data: Path) -> None:
-    raw = shared_data / "wmt14_ende"
+def test_the_wmt_sample(repository: Path, tmp_path: Path, samples: Path) -> None:
+    files = {name: size for _, name, size in wmt14.SAMPLE}
+    raw = published_sizes(samples / "wmt14_ende", tmp_path / "raw", files)
+    check_the_wmt_sample(repository, tmp_path, raw)
+
+
+@pytest.mark.slow
+def test_the_published_wmt_sample(repository: Path, tmp_path: Path, shared_data: Path) -> None:
+    check_the_wmt_sample(repository, tmp_path, shared_data / "wmt14_ende")
+
+
+def check_the_wmt_sample(repository: Path, tmp_path: Path, raw: Path) -> None:
     words = ["--raw", raw, "--limit", 500, "--bpe", 500, "--out", "out"]
-    result = run(repository, tmp_path, "wmt14_en_de.sh", *words)
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    result = run(repository, tmp_path, "wmt14_en_de.sh", *words, **environment)
     assert result.returncode == 0, result.stderr
     assert "the tokenised sample, 10,000 training pairs of the 4,520,620" in result.stdout
     for name, size in (
@@ -180,10 +221,10 @@ def test_damaged_archives_are_refused(repository: Path, tmp_path: Path) -> None:
         (
             "multi30k.sh",
             ["--out", "o", "--limit", "0"],
-            "--limit: must be a whole number from 1 on",
+            "--limit: must be a whole number of at least 1",
             2,
         ),
-        ("multi30k.sh", ["--out", "o", "--bpe", "x"], "--bpe: must be a whole number from", 2),
+        ("multi30k.sh", ["--out", "o", "--bpe", "x"], "--bpe: must be a whole number of", 2),
         ("wmt14_en_de.sh", ["--out", "o", "--raw", "."], "neither europarl-v7.de-en.en nor", 1),
         ("wmt14_en_de.sh", ["--out", "o", "--fast"], "unrecognized arguments: --fast", 2),
     ],
@@ -239,12 +280,12 @@ def test_bad_options_for_natural_text_are_refused(
 
 
 def test_a_killed_run_leaves_nothing_trusted(
-    repository: Path, tmp_path: Path, shared_data: Path
+    repository: Path, tmp_path: Path, multi30k_files: Path
 ) -> None:
     """Killed politely while it works with the text: the folder beside the result is gone too."""
     script = str(repository / "data-prep" / "multi30k.sh")
     process = subprocess.Popen(
-        ["bash", script, "--raw", str(shared_data / "multi30k"), "--out", "out", "--reverse"],
+        ["bash", script, "--raw", str(multi30k_files), "--out", "out", "--reverse"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         start_new_session=True,
@@ -254,7 +295,7 @@ def test_a_killed_run_leaves_nothing_trusted(
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
     (source,) = tmp_path.glob(".out.text-*/train.src")
-    assert read(source)[0].startswith("Zwei junge weiße Männer")  # --reverse
+    assert read(source)[0] == read(multi30k_files / "train.de.gz")[0]  # --reverse
     os.killpg(process.pid, signal.SIGTERM)
     assert process.wait() != 0
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["raw"]

@@ -420,7 +420,7 @@ def test_paths_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ([], "either checkpoint files or --from"),
         (["a.pt", "--from", "run", "--best", "1"], "either checkpoint files or --from"),
         (["--from", "run"], "--from needs --best"),
-        (["--from", "run", "--best", "0"], "at least 1, but is '0'"),
+        (["--from", "run", "--best", "0"], "at least 1, but is `0`"),
         (["a.pt", "--best", "1"], "need --from"),
         (["a.pt", "--maximize"], "need --from"),
     ],

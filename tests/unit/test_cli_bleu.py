@@ -11,8 +11,8 @@ import sacrebleu
 import torch
 from fairseq.data import indexed_dataset
 
+from sut_data.text.tokenization import TextSide, save_tokenization
 from sut_fairseq.cli.bleu import main, score_file, split_compounds, tokenized_bleu
-from sut_fairseq.tokenization import TextSide, save_tokenization
 
 RAW = [
     "Ein Mann sagt: \u201eDas ist ein gelb-gr\u00fcnes Auto!\u201c",

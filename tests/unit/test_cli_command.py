@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -146,3 +147,15 @@ def test_user_dir_is_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     printed = Path(capsys.readouterr().out.strip())
     assert printed.is_absolute()
     assert printed == Path(sut_fairseq.__file__).resolve().parent
+
+
+def test_the_pins_lie_in_the_package(capsys: pytest.CaptureFixture[str], repository: Path) -> None:
+    """`constraints.txt` at the top, which the scripts use, is nothing but a reference to them."""
+    assert user_dir(["--constraints"]) == 0
+    pins = Path(capsys.readouterr().out.strip())
+    assert pins.is_absolute()
+    lines = [line for line in pins.read_text().splitlines() if line and line[0] != "#"]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    assert any(line.startswith("torch==") for line in lines)
+    top = (repository / "constraints.txt").read_text().splitlines()
+    assert [line for line in top if line[0] != "#"] == ["-c sut_fairseq/constraints.txt"]

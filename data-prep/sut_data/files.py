@@ -1,0 +1,75 @@
+"""Files: text read, plain or gzipped; anything written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sut_data.errors import InputError
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file without their line ends; a name in `.gz` is decompressed.
+
+    A line ends in a line feed, with or without a carriage return before it. A carriage return
+    elsewhere is part of the line: two files would no longer be aligned if it ended one.
+
+    Raises:
+        InputError: if the file cannot be opened, decompressed or decoded.
+    """
+    number = 0
+    try:
+        # utf-8-sig: a byte order mark would otherwise become part of the first word.
+        if path.suffix == ".gz":
+            stream = gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")  # noqa: SIM115
+        else:
+            stream = open(path, encoding="utf-8-sig", newline="\n")  # noqa: SIM115
+        with stream:
+            for line in stream:
+                yield line.rstrip("\r\n")
+                number += 1
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text (near line {number + 1}): convert it, "
+            "for example with `iconv -t UTF-8`."
+        ) from error
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(
+            f"{path} ends in .gz but does not decompress ({error}): fetch or compress it again."
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines, given without their ends, to a file."""
+    with open(path, "w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(f"{line}\n" for line in lines)
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a path beside `path` to write a file or a folder to; it replaces `path` at the end.
+
+    If the block fails, what it wrote is deleted, and `path` stays as it was. A file is on the disk
+    before it takes its place, so that a crash of the machine leaves the old one or the new one. A
+    folder takes the place of nothing, or of an empty folder.
+    """
+    # In the same folder: a rename is atomic only within one file system. The suffix stays last,
+    # because some writers (pictures) choose their format by it.
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        yield partial
+        if partial.is_file():
+            with open(partial, "rb") as file:
+                os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial, ignore_errors=True)
+        partial.unlink(missing_ok=True)

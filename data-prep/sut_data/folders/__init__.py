@@ -1,0 +1,1 @@
+"""What is written, and where raw files come from: prepared folders, binarising, downloads."""

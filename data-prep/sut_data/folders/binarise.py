@@ -1,0 +1,100 @@
+"""Binarise text with fairseq-preprocess, and check that nothing was lost on the way."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from sut_data.errors import InputError
+from sut_data.text.pairs import SIDES
+from sut_data.text.treatment import Counts
+
+LOG = "fairseq-preprocess.log"
+
+
+def binarise(folder: Path, splits: Iterable[str], joined: bool, workers: int) -> None:
+    """Run fairseq-preprocess on `<folder>/text`, writing into `folder`, its output into a log.
+
+    Args:
+        folder: where `text/<split>.src` and `.tgt` are.
+        splits: train, valid, test and the names of further evaluation sets.
+        joined: one dictionary for both sides; either way it holds the words of train alone.
+        workers: number of processes.
+
+    Raises:
+        InputError: if it fails; the end of its log goes to standard error first.
+    """
+    # fairseq numbers its test sets (test, test1, ...), so they get their names afterwards.
+    tests = [split for split in splits if split not in ("train", "valid")]
+    arguments = ["--source-lang", "src", "--target-lang", "tgt", "--destdir", "."]
+    arguments += ["--trainpref", "text/train", "--validpref", "text/valid"]
+    arguments += ["--testpref", ",".join(f"text/{test}" for test in tests)]
+    arguments += ["--workers", str(workers)] + (["--joined-dictionary"] if joined else [])
+    program = "from fairseq_cli.preprocess import cli_main; cli_main()"
+    with open(folder / LOG, "w", encoding="utf-8") as log:
+        # cwd: a folder named fairseq where the user stands must not be taken for the package, and
+        # relative paths hold no comma, at which fairseq would cut them.
+        status = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+        ).returncode
+    if status != 0:
+        tail = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()[-20:]
+        print("\n".join(tail), file=sys.stderr)
+        raise InputError(
+            f"fairseq-preprocess failed with status {status}; the end of its log is above."
+        )
+    # fairseq keeps a second, partial log of its own.
+    (folder / "preprocess.log").unlink(missing_ok=True)
+    name_test_sets(folder, tests)
+
+
+def name_test_sets(folder: Path, tests: list[str]) -> None:
+    """Rename fairseq's test, test1, test2, ... to the given names, whatever these are."""
+    moved = []
+    for number, test in enumerate(tests):
+        made = f"test{number or ''}"
+        for path in sorted(folder.glob(f"{made}.src-tgt.*")):
+            # First aside: `test2` may be the name that is wanted for the third.
+            moved.append((path.rename(folder / f"made-{path.name}"), test + path.name[len(made) :]))
+    for path, name in moved:
+        path.rename(folder / name)
+
+
+def binarised_length(index: Path) -> int:
+    """Read from the header of a fairseq `.idx` file (memory-mapped kind) how many rows it has.
+
+    Raises:
+        InputError: if the file is absent or of another kind.
+    """
+    header = struct.Struct("<9sQBQ")  # magic, version, code of the number type, rows
+    try:
+        with open(index, "rb") as stream:
+            magic, _, _, rows = header.unpack(stream.read(header.size))
+    except (FileNotFoundError, struct.error):
+        magic, rows = b"", 0
+    if magic != b"MMIDIDX\x00\x00":
+        raise InputError(f"fairseq-preprocess did not write a usable {index.name}.")
+    return int(rows)
+
+
+def check_binarised(folder: Path, counts: dict[str, Counts]) -> None:
+    """Refuse a result that has more or fewer sentences than the text had lines.
+
+    Raises:
+        InputError: naming the first file that differs.
+    """
+    for split, row in counts.items():
+        for side in SIDES:
+            rows = binarised_length(folder / f"{split}.src-tgt.{side}.idx")
+            if rows != row.pairs:
+                raise InputError(
+                    f"fairseq-preprocess wrote {rows} sentences for {split}.{side}, but the text "
+                    f"has {row.pairs}; nothing was put in place."
+                )

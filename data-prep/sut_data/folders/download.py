@@ -1,0 +1,182 @@
+"""Download a file: resumed after an interruption, checked, and in place only when it is whole.
+
+What has arrived is kept as `<name>.part`, and beside it in `<name>.part.version` what the server
+called this version of the file, so that two versions are never joined. A file whose official
+checksum is not known is compared with what was fetched the first time (`<name>.sha256`).
+
+Of the libraries for this, pooch (1.9) checks and renames as well, but begins every file from its
+first byte again; the archives of WMT are 1.7 GB.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import hashlib
+import http.client
+import urllib.error
+import urllib.request
+import zlib
+from pathlib import Path
+from typing import IO
+
+from sut_data.errors import InputError
+
+BLOCK = 1 << 20
+TIMEOUT = 60  # seconds without a byte
+WITHOUT = "or fetch it in another way and give its folder with --raw"
+
+
+def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool = False) -> Path:
+    """Download `url` to `destination` unless it is there, and return `destination`.
+
+    Args:
+        url: address of the file.
+        destination: where to put it; missing folders are made.
+        sha256: its official checksum in hexadecimal digits; None if none is known: then the one
+            found is printed and recorded in `<destination>.sha256`, and later ones must equal it.
+        of_content: the checksum is that of the content of a `.gz` file.
+
+    Raises:
+        InputError: if it cannot be downloaded (what has arrived is kept for the next time), or if
+            its checksum differs (then it is deleted).
+    """
+    expected = sha256 or _recorded(destination)
+    if destination.exists():
+        found = _checksum(destination, of_content)
+        if expected is None:
+            _record(destination, found)
+        if expected in (None, found):
+            return destination
+        print(f"{destination} is not the file it should be; downloading it again.", flush=True)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    part = destination.with_name(destination.name + ".part")
+    _complete(url, part)
+    found = _checksum(part, of_content)
+    if expected not in (None, found):
+        _discard(part)
+        whose = "the official one" if sha256 else f"that of the first download in {destination}"
+        whose += "" if sha256 else ".sha256"
+        raise InputError(
+            f"{url} has the SHA-256 {found}, which differs from {whose}, {expected}: the file was "
+            f"damaged on the way or has changed; try again, {WITHOUT}."
+        )
+    if expected is None:
+        print(f"{destination.name}: SHA-256 {found} (recorded; no official one is known).")
+        _record(destination, found)
+    part.rename(destination)
+    _discard(part)
+    return destination
+
+
+def _recorded(destination: Path) -> str | None:
+    record = destination.with_name(destination.name + ".sha256")
+    return record.read_text(encoding="ascii").split()[0] if record.exists() else None
+
+
+def _record(destination: Path, checksum: str) -> None:
+    """Write the checksum in the form that `sha256sum --check` reads."""
+    record = destination.with_name(destination.name + ".sha256")
+    record.write_text(f"{checksum}  {destination.name}\n", encoding="ascii")
+
+
+def _checksum(path: Path, of_content: bool) -> str:
+    """SHA-256 of a file, or of what it holds; "undecodable" for a file that is not gzip at all."""
+    digest = hashlib.sha256()
+    try:
+        with gzip.open(path) if of_content else open(path, "rb") as stream:
+            for block in iter(lambda: stream.read(BLOCK), b""):
+                digest.update(block)
+    except (gzip.BadGzipFile, zlib.error, EOFError):
+        return "undecodable"
+    return digest.hexdigest()
+
+
+def _version_file(part: Path) -> Path:
+    return part.with_name(part.name + ".version")
+
+
+def _discard(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    _version_file(part).unlink(missing_ok=True)
+
+
+def _complete(url: str, part: Path) -> None:
+    """Download what is missing of `part`.
+
+    Raises:
+        InputError: if that fails, or another process is at it.
+    """
+    with open(part, "ab") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{part} is being downloaded by another run: wait for it.") from None
+        version = _version_file(part)
+        try:
+            try:
+                _receive(url, stream, version)
+            except urllib.error.HTTPError as error:
+                if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    raise
+                # Nothing is missing, or there is too much; starting again is always right.
+                version.unlink(missing_ok=True)
+                _receive(url, stream, version)
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            reason = getattr(reason, "strerror", None) or reason
+            code = f"{error.code} " if isinstance(error, urllib.error.HTTPError) else ""
+            on = (
+                f", which goes on after the {stream.tell():,} bytes it has" if stream.tell() else ""
+            )
+            raise InputError(
+                f"{url} could not be downloaded ({code}{reason}): run the same command again{on}, "
+                f"{WITHOUT}."
+            ) from error
+
+
+def _receive(url: str, stream: IO[bytes], version: Path) -> None:
+    """Append to `stream` what it lacks of `url`, or all of it where the server cannot resume."""
+    from tqdm import tqdm
+
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "identity"})
+    have = stream.seek(0, 2)
+    if have and version.exists():
+        request.add_header("Range", f"bytes={have}-")
+        # The server sends everything if its file is no longer the one we began with.
+        request.add_header("If-Range", version.read_text(encoding="latin-1"))
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+        if response.status != http.HTTPStatus.PARTIAL_CONTENT or not _starts_at(response, have):
+            have = stream.truncate(0)
+            _note_version(response, version)
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        with tqdm(
+            total=total,
+            initial=have,
+            unit="B",
+            unit_scale=True,
+            desc=Path(stream.name).stem,
+            disable=None,
+        ) as bar:
+            for block in iter(lambda: response.read(BLOCK), b""):
+                stream.write(block)
+                bar.update(len(block))
+    stream.flush()
+    if total is not None and stream.tell() != total:
+        raise ConnectionError(f"the connection ended after {stream.tell():,} of {total:,} bytes")
+
+
+def _starts_at(response: http.client.HTTPResponse, start: int) -> bool:
+    """Whether a partial answer is the part that was asked for."""
+    return (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
+
+
+def _note_version(response: http.client.HTTPResponse, version: Path) -> None:
+    """Keep the server's name for this version of the file, if it has one that a resume may use."""
+    etag = response.headers.get("ETag", "")
+    name = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
+    if name:
+        version.write_text(name, encoding="latin-1")
+    else:
+        version.unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""Make the folder that fairseq reads out of checked text, unless it is there already."""
+
+from __future__ import annotations
+
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sut_data.errors import InputError
+from sut_data.folders.binarise import LOG, binarise, check_binarised
+from sut_data.folders.prepared import (
+    check_replaceable,
+    file_sizes,
+    is_whole,
+    put_in_place,
+    read_stamp,
+    write_stamp,
+)
+from sut_data.text.chunks import cores
+from sut_data.text.pairs import Inputs, check_files, checksum
+from sut_data.text.pipeline import prepare_text
+from sut_data.text.treatment import Treatment
+
+LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
+PARALLEL_FROM = 200_000  # training pairs; below, fairseq's workers cost more than they save
+
+
+def check_fairseq() -> None:
+    """Refuse to begin where fairseq is absent.
+
+    Raises:
+        InputError: saying how to install it.
+    """
+    if find_spec("fairseq") is None:
+        raise InputError(
+            f"fairseq is not installed for {sys.executable}: run `pip install .` in the "
+            "repository, or activate the environment that has it."
+        )
+
+
+def make_folder(
+    out: Path, inputs: Inputs, treatment: Treatment, notes: dict[str, Any]
+) -> dict[str, Any]:
+    """Make the folder, or only bring its notes up to date where it holds the same already.
+
+    Args:
+        out: its absolute path.
+        inputs: the files.
+        treatment: what is done to their text.
+        notes: keys of the stamp that do not decide what the folder holds (see `folders.prepared`).
+
+    Returns:
+        the stamp.
+
+    Raises:
+        InputError: if the files cannot be used, or `out` holds something else.
+    """
+    check_files(inputs)
+    made_from = {
+        "layout": LAYOUT,
+        **treatment._asdict(),
+        "languages": list(treatment.languages),  # as JSON reads it back
+        "inputs": {name: checksum(path) for name, path in inputs.files().items()},
+    }
+    wanted = {**notes, "made_from": made_from}
+    stamp = read_stamp(out)
+    if stamp and stamp["made_from"] == made_from and is_whole(out, stamp):
+        report_current(out)
+        found = {"counts": stamp["counts"], "files": stamp["files"]}
+        if stamp != {**wanted, **found}:
+            write_stamp(out, {**wanted, **found})
+        return {**wanted, **found}
+    if stamp:
+        check_replaceable(out, stamp)
+    return _build(out, inputs, treatment, wanted)
+
+
+def report_current(out: Path) -> None:
+    """Say that a second run has nothing to do."""
+    print(f"{out} is up to date; nothing to do.")
+
+
+def _build(
+    out: Path, inputs: Inputs, treatment: Treatment, stamp: dict[str, Any]
+) -> dict[str, Any]:
+    """Make the whole folder and put it at `out`; returns `stamp` and what the folder holds."""
+    started = time.monotonic()
+    with put_in_place(out) as folder:
+        print("preparing the text ...", flush=True)
+        counts = prepare_text(inputs, treatment, folder)
+        workers = cores() if counts["train"].pairs >= PARALLEL_FROM else 1
+        print("binarising with fairseq-preprocess ...", flush=True)
+        binarise(folder, counts, treatment.joined, workers)
+        check_binarised(folder, counts)
+        stamp = {**stamp, "counts": counts, "files": file_sizes(folder)}
+        write_stamp(folder, stamp)
+    print(f"{out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
+    return stamp

@@ -1,0 +1,145 @@
+"""A result folder that appears complete or not at all, and is reused while its inputs are the same.
+
+It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json, has the keys
+
+    dataset    name of a known data set (`scan`); absent for a user's own text
+    split      which of its splits (`addprim_jump`), where it has several
+    limited    true where `--limit` left examples out; absent otherwise
+    recipe     checksum of raw files, options and programs; absent for a user's own text
+    made_from  checksums of the text and the options that decide what the folder holds
+    counts     numbers of each set, in the order of `treatment.Counts`
+    files      size in bytes of every file by its path in the folder
+
+The first three say which published result the folder compares with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sut_data.errors import InputError
+from sut_data.files import written_whole
+
+STAMP = "prepared.json"
+STAMP_FILES = re.compile(r"(\.\d+-)?prepared\.json")
+
+
+def file_sizes(folder: Path) -> dict[str, int]:
+    """Return the size in bytes of every file under `folder` but the stamp, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    # A run that was killed while it wrote a stamp leaves `.<process>-prepared.json`.
+    return {name: size for name, size in sizes.items() if not STAMP_FILES.fullmatch(name)}
+
+
+def read_stamp(out: Path) -> dict[str, Any] | None:
+    """Return the stamp of an earlier run, or None where no folder of ours is.
+
+    Raises:
+        InputError: if `out` is in use by something else, which must not be deleted.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    try:
+        stamp: dict[str, Any] = json.loads((out / STAMP).read_text(encoding="utf-8"))
+        stamp["files"], stamp["counts"], stamp["made_from"]  # noqa: B018
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"--out {out} exists and was not made by this program: remove it or choose another "
+            "name."
+        ) from None
+    return stamp
+
+
+def check_replaceable(out: Path, stamp: dict[str, Any]) -> None:
+    """Refuse to rebuild a folder into which somebody has put files of their own.
+
+    Raises:
+        InputError: naming one such file.
+    """
+    foreign = sorted(set(file_sizes(out)) - set(stamp["files"]))
+    if foreign:
+        raise InputError(
+            f"--out {out} must be made anew, but holds {foreign[0]}, which this program did not "
+            "put there: move it away or choose another name."
+        )
+
+
+def _remove_leftovers(out: Path, purpose: str) -> None:
+    """Delete what killed runs left beside `out`; the folder of a run that still lives is kept."""
+    for folder in out.parent.iterdir():
+        name, _, process = folder.name.rpartition("-")
+        ours = name == f".{out.name}.{purpose}" and process.isdigit()
+        if ours and not _is_alive(int(process)):
+            shutil.rmtree(folder)
+
+
+def _is_alive(process: int) -> bool:
+    """Tell whether another process with this number runs."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it belongs to somebody else, so it exists
+    return True
+
+
+def is_whole(out: Path, stamp: dict[str, Any]) -> bool:
+    """Tell whether the folder still has all its files in their sizes."""
+    sizes: dict[str, int] = stamp["files"]
+    return sizes.items() <= file_sizes(out).items()
+
+
+@contextmanager
+def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
+    """Yield an empty folder beside `out`, where there is room for it, and delete it at the end.
+
+    What killed runs left of the same purpose is deleted first.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(out, purpose)
+    folder = out.with_name(f".{out.name}.{purpose}-{os.getpid()}")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def put_in_place(out: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `out`; rename it to `out` if the block succeeds.
+
+    An earlier `out` is replaced. If the block fails, the new folder is deleted and `out` stays as
+    it was.
+    """
+    with hidden_folder(out, "partial") as partial:
+        _remove_leftovers(out, "old")
+        yield partial
+        if out.exists():
+            old = out.with_name(f".{out.name}.old-{os.getpid()}")
+            out.rename(old)
+            try:
+                partial.rename(out)
+            except BaseException:
+                old.rename(out)
+                raise
+            shutil.rmtree(old)
+        else:
+            partial.rename(out)
+
+
+def write_stamp(folder: Path, stamp: dict[str, Any]) -> None:
+    """Write the stamp of a folder, or replace it: a reader finds the old one or the new one."""
+    with written_whole(folder / STAMP) as new:
+        new.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")

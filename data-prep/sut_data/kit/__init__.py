@@ -1,0 +1,1 @@
+"""What data sets are made with: their options, examples, depths and corpora."""

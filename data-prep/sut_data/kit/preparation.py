@@ -1,0 +1,99 @@
+"""What the programs of all data sets share: their options, and the way to a folder for fairseq.
+
+The raw files and the options of a data set are its *recipe*. Where the stamp of an earlier result
+has the same one, nothing is read, generated or checked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import sut_data
+from sut_data.command_line import Parser, whole_number
+from sut_data.folders.making import check_fairseq, make_folder, report_current
+from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp
+from sut_data.folders.report import report, script_command
+from sut_data.text.pairs import Inputs, checksum
+from sut_data.text.treatment import Counts, Treatment
+
+# They decide how raw files become text. (What becomes of the text is `folders.making.LAYOUT`.)
+CODE = sorted(Path(sut_data.__file__).parent.rglob("*.py"))
+# Options; of every path what the files hold counts instead.
+WITHOUT_EFFECT = ("out", "raw", "processes")
+
+
+def make_parser(
+    program: str, description: str, raw: str | None, limit: str, epilog: str = ""
+) -> Parser:
+    """Return a parser with the options that every data set has.
+
+    Args:
+        program: the command's name for its messages.
+        description, epilog: what `--help` says before and after the options.
+        raw, limit: help texts of `--raw` and `--limit`; without the first there is no `--raw`.
+    """
+    parser = Parser(program, description, epilog)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    if raw is not None:
+        parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
+    parser.add_argument(
+        "--limit", type=whole_number, metavar="N", help=f"for a quick look, {limit}"
+    )
+    return parser
+
+
+def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> str:
+    """Return a checksum of everything that a data set is made from: files, options and programs."""
+    options = {
+        key: value
+        for key, value in vars(args).items()
+        if key not in WITHOUT_EFFECT and not isinstance(value, Path)
+    }
+    files = [(path.name, checksum(path)) for path in (*raw_files, *CODE)]
+    content = json.dumps([name, options, files], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def prepare(
+    args: argparse.Namespace,
+    raw_files: Iterable[Path],
+    write_text: Callable[[Path], Inputs],
+    treatment: Treatment,
+    *,
+    name: str,
+    split: str | None = None,
+) -> None:
+    """Make the folder `args.out` of a data set, unless it is there, and print how to train on it.
+
+    Args:
+        args: the options of `make_parser`, and the data set's own.
+        raw_files: all files that `write_text` reads.
+        write_text: writes the text of the data set into an empty folder.
+        treatment: what is done to the text.
+        name: of the data set, and of its training script.
+        split: which of its splits it is, where there are several.
+
+    Raises:
+        InputError: if an option or a file cannot be used.
+    """
+    check_fairseq()
+    out = args.out.resolve()
+    notes: dict[str, Any] = {"dataset": name, "recipe": recipe(name, args, raw_files)}
+    if split is not None:
+        notes["split"] = split
+    if args.limit is not None:
+        notes["limited"] = True
+    stamp = read_stamp(out)
+    if stamp and stamp.get("recipe") == notes["recipe"] and is_whole(out, stamp):
+        report_current(out)
+    else:
+        with hidden_folder(out, "text") as folder:
+            stamp = make_folder(out, write_text(folder), treatment, notes)
+    counts = {part: Counts(*row) for part, row in stamp["counts"].items()}
+    report(out, counts)
+    print("Train on it with:\n  " + script_command(name, out, counts))

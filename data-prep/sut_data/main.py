@@ -1,0 +1,93 @@
+"""`sut-prepare`: which data sets there are, and which one is meant."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import signal
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from sut_data.command_line import Parser, run_command
+from sut_data.errors import InputError
+from sut_data.tables import table
+
+PROGRAM = "sut-prepare"
+SETS = Path(__file__).with_name("sets")
+DOOR = ".sh"  # `data-prep/scan.sh` gives its own name, so that its messages name it
+
+
+def set_files() -> dict[str, Path]:
+    """Return the file of each data set by name: a module of `sets`, or the start of a folder."""
+    modules = {path.stem: path for path in SETS.glob("*.py") if path.stem != "__init__"}
+    folders = {path.parent.name: path for path in SETS.glob("*/__init__.py")}
+    return dict(sorted({**modules, **folders}.items()))
+
+
+def summary(file: Path) -> str:
+    """Return the first line of a module's docstring, without importing the module."""
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return docstring.partition("\n")[0]
+
+
+def listing() -> str:
+    """Return the data sets, one a line, with what each of them is."""
+    rows = [(name, summary(file)) for name, file in set_files().items()]
+    return textwrap.indent(table(rows, "<"), "  ")
+
+
+def find_set(name: str) -> str:
+    """Return the module of a data set.
+
+    Raises:
+        InputError: if there is none of that name; it says which ones are near.
+    """
+    files = set_files()
+    if name in files:
+        return f"sut_data.sets.{name}"
+    near = difflib.get_close_matches(name, files, n=1, cutoff=0.0)[0]
+    raise InputError(
+        f"there is no data set `{name}`; did you mean `{near}`? `{PROGRAM} --help` lists all."
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prepare the data set that the first argument names; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0].startswith("-"):
+        _general_parser().parse_args(words)
+        print(_general_parser().format_help(), end="")
+        return 0
+    name, rest = words[0].removesuffix(DOOR), words[1:]
+    program = words[0] if words[0].endswith(DOOR) else f"{PROGRAM} {name}"
+
+    def body() -> None:
+        signal.signal(signal.SIGTERM, _leave)
+        module = importlib.import_module(find_set(name))
+        module.main(program, rest)
+
+    return run_command(program if name in set_files() else PROGRAM, body, bad_input=1)
+
+
+def _leave(*_: object) -> None:
+    """Let a polite kill clean up as Ctrl-C does; a second one does not interrupt that."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(143)
+
+
+def _general_parser() -> Parser:
+    """The command line without a data set: there is nothing but help."""
+    parser = Parser(
+        PROGRAM,
+        "Prepare a data set as a folder that fairseq-train reads.\n\ndata sets:\n" + listing(),
+        textwrap.dedent(
+            f"""\
+            `{PROGRAM} NAME --help` shows the options of one. In a checkout of the repository,
+            `bash data-prep/NAME.sh ...` is the same command."""
+        ),
+        usage="%(prog)s NAME [options]",
+    )
+    return parser

@@ -1,0 +1,5 @@
+"""ListOps by dependency depth, as in the Neural Data Router (Csordas et al., 2022)."""
+
+from sut_data.sets.listops_dependency.command import main
+
+__all__ = ["main"]

@@ -1,0 +1,55 @@
+"""ListOps by dependency depth, as the Neural Data Router is tested on (Csordas et al., 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sut_data.command_line import whole_number
+from sut_data.kit.by_depth import Depths, Sizes, add_test_depths, make_parser, make_parts
+from sut_data.kit.examples import Parts, prepare
+from sut_data.sets.listops_dependency.expressions import draw
+from sut_data.text.chunks import cores
+
+SIZES = Sizes(1_000_000, 1_000, 1_000, 1_000)
+TEST_DEPTHS = (7, 8)
+
+
+def main(program: str, argv: Sequence[str]) -> None:
+    """Generate the expressions and prepare them."""
+    parser = make_parser(
+        program,
+        "Generate ListOps by dependency depth for fairseq: expressions such as "
+        "`[MAX 2 9 [MIN 4 7 ] 0 ]` as sources, their values as targets of one token. (ListOps as "
+        "in the Long Range Arena, or as published: `listops`.)",
+        SIZES,
+        "Operators are MIN, MAX, MED (rounded down) and SM (modulo 10), with 2 to 5 arguments; an "
+        "argument is an operator with probability 0.3; expressions have at most 50 tokens. "
+        "Dependency depth counts only operators that the value depends on: MIN and MAX select "
+        "one argument, MED one or two, the shallowest of equal ones; SM needs all. train and "
+        "valid have depths 0 to 5 in the same proportions, the further set valid_deep 6, test 7 "
+        "and 8, all with the column `depth` but train. Tables and text of the paper (Csordas et "
+        "al., 2022) test at 7 and 8, its appendix says 7: for that, --test-depths 7. No sample is "
+        "there twice: train has all 10 of depth 0, and the other depths have equal numbers. The "
+        "test set stays the same with any size of the others.",
+    )
+    add_test_depths(parser, TEST_DEPTHS)
+    parser.add_argument(
+        "--processes",
+        type=whole_number,
+        metavar="N",
+        help="they make no difference (default: cores)",
+    )
+    args = parser.parse_args(argv)
+
+    def make() -> Parts:
+        depths = Depths(range(6), [6], sorted(set(args.test_depths)))
+        populations = {depth: None for part in depths for depth in part}
+        processes = args.processes or cores()
+        return make_parts(
+            args,
+            depths,
+            {**populations, 0: 10},
+            lambda depth: draw(depth, args.seed, processes),
+        )
+
+    prepare(args, [], make, ["depth"], name="listops_dependency", labels=True)

@@ -1,0 +1,19 @@
+"""Tables of text, for people: the one way in which the repository's commands print them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(rows: Sequence[Sequence[object]], sides: str = "<>") -> str:
+    """Return rows as aligned columns, two spaces between them.
+
+    Args:
+        rows: all of one length; the first may be a heading. `str` makes text of each cell.
+        sides: where the text of each column stands, `<` left or `>` right; the last one is that of
+            all further columns too.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    forms = [f"{side}{width}" for side, width in zip(sides.ljust(len(widths), sides[-1]), widths)]
+    return "\n".join("  ".join(map(format, row, forms)).rstrip() for row in cells)

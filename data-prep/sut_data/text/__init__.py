@@ -1,0 +1,1 @@
+"""From files of text to the symbols that a model reads, and back."""

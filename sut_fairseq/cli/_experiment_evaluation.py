@@ -1,0 +1,217 @@
+"""`sut-experiment evaluate`: runs by groups of sentences, threshold sweeps, translations."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from sut_data.command_line import whole_number
+from sut_fairseq.cli import _translation_evaluation as translation
+from sut_fairseq.cli import evaluate as evaluate_command
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import evaluating, provenance, reading, records
+from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
+from sut_fairseq.experiments.records import Record
+from sut_fairseq.experiments.schema import Evaluation, Experiment
+
+# Options of one kind of evaluation, which the other kind refuses.
+_OF_GROUPS = ("by", "steps", "search", "max_sentences")
+_OF_TRANSLATION = ("best", "log", "beam", "lenpen", "max_tokens", "cpu", "out")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.epilog = (
+        "Results are put into the folder of the run: rows (CSV), a picture, and what compare "
+        "and report read; those of translations into a folder beside the checkpoints. The best "
+        "checkpoint is evaluated, or for translations the mean of the best ones. The paper's "
+        "numbers for the same data and model stand beside ours."
+    )
+    parser.add_argument(
+        "runs", nargs="*", type=Path, metavar="RUN", help="folder of a run, or of several"
+    )
+    parser.add_argument(
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="instead of a run: --save-dir of any training of translation, with --data",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="prepared folder (default: the training's)"
+    )
+    parser.add_argument(
+        "--subset", metavar="NAME", help="which set (default: that of the experiment, or test)"
+    )
+    parser.add_argument(
+        "--alpha-threshold",
+        type=float,
+        metavar="A",
+        help="halting threshold (default: that of the training)",
+    )
+    parser.add_argument(
+        "--sweep",
+        nargs="*",
+        type=float,
+        metavar="A",
+        help="score and skipped steps at many thresholds (default: 0.1 to 0.999)",
+    )
+    groups = parser.add_argument_group("by groups of sentences")
+    groups.add_argument("--by", metavar="COLUMN", help="other groups than the usual ones")
+    groups.add_argument(
+        "--steps",
+        type=whole_number,
+        metavar="N",
+        help="steps of the encoder (default: as many as in the training)",
+    )
+    groups.add_argument(
+        "--search",
+        action="store_true",
+        help="really generate (greedy search), rather than run on the reference targets and count "
+        "what greedy search would find, which gives the same score",
+    )
+    groups.add_argument("--max-sentences", type=whole_number, metavar="N", help="only the first N")
+    words = parser.add_argument_group("translations")
+    words.add_argument(
+        "--best",
+        type=whole_number,
+        metavar="N",
+        help="how many checkpoints to average (default: 5)",
+    )
+    words.add_argument(
+        "--log",
+        metavar="FILE",
+        help="output of the training, to take the NLL from; needed if it was not run with "
+        "--best-checkpoint-metric nll_loss",
+    )
+    words.add_argument("--beam", type=whole_number, metavar="N", help="default: 8")
+    words.add_argument("--lenpen", type=float, metavar="X", help="length penalty (default: 0.4)")
+    words.add_argument(
+        "--max-tokens",
+        type=whole_number,
+        metavar="N",
+        help="source tokens in a batch (default: 4096)",
+    )
+    words.add_argument("--cpu", action="store_true", help="use no GPU")
+    words.add_argument("--out", type=Path, metavar="DIR", help="folder of the results")
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    """Evaluate what the command line names."""
+    if arguments.checkpoints is not None:
+        if arguments.runs:
+            raise InputError("give runs or --checkpoints, not both.")
+        if arguments.data is None:
+            raise InputError("--checkpoints needs --data: the folder that `sut-prepare` made.")
+        _refuse(arguments, (*_OF_GROUPS, "sweep"), "--checkpoints")
+        _translate(arguments, arguments.data, arguments.checkpoints, Evaluation())
+        return
+    if not arguments.runs:
+        raise InputError(
+            "no run is given: name folders that `sut-experiment train` made, or --data and "
+            "--checkpoints."
+        )
+    runs = records.find_runs(arguments.runs)
+    for run in runs:
+        if len(runs) > 1:
+            print(f"\n{run}")
+        _evaluate_run(arguments, run)
+
+
+def _refuse(arguments: argparse.Namespace, options: tuple[str, ...], what: str) -> None:
+    """Refuse options that mean nothing here."""
+    for option in options:
+        if getattr(arguments, option) not in (None, False):
+            raise InputError(
+                f"--{option.replace('_', '-')} means nothing for {what}: leave it out."
+            )
+
+
+def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
+    record = records.read_record(run)
+    experiment = reading.read(record.experiment)
+    usual = experiment.evaluation
+    if arguments.sweep is not None and arguments.alpha_threshold is not None:
+        raise InputError("--alpha-threshold is what --sweep varies: leave one of them out.")
+    if usual.kind == "translation" and arguments.sweep is None:
+        _refuse(arguments, _OF_GROUPS, f"translations by {experiment.name}")
+        data = arguments.data or Path(record.data.folder)
+        document = _translate(arguments, data, run / "checkpoints", usual)
+        if all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen")):
+            _keep_scores(arguments, run, usual, data, document)
+        return
+    _refuse(arguments, _OF_TRANSLATION, experiment.name)
+    _by_groups(arguments, run, record, experiment)
+
+
+def _by_groups(
+    arguments: argparse.Namespace, run: Path, record: Record, experiment: Experiment
+) -> None:
+    usual = experiment.evaluation
+    sweep = arguments.sweep is not None
+    asked = Asked(
+        data=None if arguments.data is None else str(arguments.data),
+        subset=arguments.subset or usual.subset,
+        by=arguments.by or (None if sweep else usual.by),
+        alpha_threshold=arguments.alpha_threshold,
+        thresholds=(arguments.sweep or list(THRESHOLDS)) if sweep else [],
+        steps=arguments.steps,
+        search=arguments.search,
+        max_sentences=arguments.max_sentences,
+    )
+    status = evaluate_command.main(evaluating.command(run, record, experiment, asked))
+    if status:
+        raise InputError(f"{run} could not be evaluated: the reason is above.")
+    evaluating.keep(run, record, experiment, asked)
+    print(f"rows: {run / asked.name()}.csv, picture: {run / asked.name()}.png")
+
+
+def _translate(
+    arguments: argparse.Namespace, data: Path, checkpoints: Path, usual: Evaluation
+) -> dict[str, Any]:
+    options = translation.Options(
+        subset=arguments.subset or usual.subset,
+        best=arguments.best or usual.best,
+        log=arguments.log,
+        beam=arguments.beam or usual.beam,
+        lenpen=usual.lenpen if arguments.lenpen is None else arguments.lenpen,
+        alpha_threshold=arguments.alpha_threshold,
+        max_tokens=arguments.max_tokens or 4096,
+        cpu=arguments.cpu,
+    )
+    start = time.monotonic()
+
+    def say(sentence: str) -> None:
+        print(f"[{time.monotonic() - start:4.0f} s] {sentence}", flush=True)
+
+    return translation.evaluate(data, checkpoints, arguments.out, options, say)
+
+
+def _keep_scores(
+    arguments: argparse.Namespace,
+    run: Path,
+    usual: Evaluation,
+    data: Path,
+    document: dict[str, Any],
+) -> None:
+    """Write the scores where compare and report look for them."""
+    asked = Asked(
+        data=None if arguments.data is None else str(arguments.data),
+        subset=arguments.subset or usual.subset,
+        by=SCORE,
+        alpha_threshold=arguments.alpha_threshold,
+    )
+    rows = [
+        {"group": name, "percent": str(document["scores"][key])}
+        for name, key in translation.SCORES.items()
+    ]
+    evaluated = Evaluated(
+        asked=asked,
+        data=provenance.describe_data(data),
+        measure="BLEU and chrF",
+        rows=rows,
+        code=provenance.describe_code(),
+        when=records.now().isoformat(timespec="seconds"),
+    )
+    evaluating.write(run, asked.name(), evaluated)

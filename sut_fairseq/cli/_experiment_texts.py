@@ -1,0 +1,108 @@
+"""What `sut-experiment list` and `show` print."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.settings import Choice, compose, stages
+
+_WIDTH = 100
+
+
+def listing(experiments: Sequence[Experiment]) -> list[list[str]]:
+    """A line for each experiment."""
+    rows = [["experiment", "splits", "models", "sizes", "paper"]]
+    for one in experiments:
+        splits = [name for name in one.prepare if name != "default"]
+        rows.append(
+            [
+                one.name,
+                _some(splits),
+                _some(list(one.models)),
+                " ".join(one.sizes),
+                one.paper,
+            ]
+        )
+    return rows
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names, or some of them and how many more there are."""
+    shown = " ".join(names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def describe(experiment: Experiment) -> str:
+    """What an experiment is, for people."""
+    evaluation = experiment.evaluation
+    how = "translation" if evaluation.kind == "translation" else f"by {evaluation.by or 'nothing'}"
+    facts = {
+        "shows": experiment.shows,
+        "paper": experiment.paper,
+        "expect": experiment.expect,
+        "machine": experiment.machine,
+        "time": experiment.time,
+        "selected by": experiment.metric,
+        "evaluated on": f"{evaluation.subset}, {how}",
+        "file": str(experiment.path),
+    }
+    lines = [experiment.name, *(_entry(name, text) for name, text in facts.items())]
+    tables = {
+        "data (--split)": {
+            name: f"sut-prepare {words}" for name, words in experiment.prepare.items()
+        },
+        "models": experiment.models,
+        "sizes": {
+            name: size.about + (f" ({', '.join(size.models)} only)" if size.models else "")
+            for name, size in experiment.sizes.items()
+        },
+        "parts (--without)": {name: part.about for name, part in experiment.ablations.items()},
+        "published": {
+            f"{table.table}{f', {table.split}' if table.split else ''}, {table.subset}": " ".join(
+                f"{model} {_numbers(numbers)}" for model, numbers in table.numbers.items()
+            )
+            for table in experiment.published
+        },
+    }
+    for title, table in tables.items():
+        if table:
+            lines += ["", title, *(_entry(name, text) for name, text in table.items())]
+    return "\n".join(lines)
+
+
+def _numbers(numbers: float | dict[str, float]) -> str:
+    if isinstance(numbers, float):
+        return f"{numbers:g}"
+    return "(" + ", ".join(f"{group}: {number:g}" for group, number in numbers.items()) + ")"
+
+
+def _entry(name: str, text: str) -> str:
+    start = f"  {name:<20} "
+    return (
+        textwrap.fill(
+            " ".join(text.split()), _WIDTH, initial_indent=start, subsequent_indent=" " * len(start)
+        )
+        or start.rstrip()
+    )
+
+
+def settings_table(experiment: Experiment, choice: Choice) -> list[list[str]]:
+    """A line for each option of each training of a run: value, and where that comes from."""
+    rows = [["stage", "option", "value", "from"]]
+    for stage in stages(experiment, choice):
+        name = "" if stage is None else stage.name
+        for option, origin in sorted(compose(experiment, choice, stage).items()):
+            value = "" if origin.value is True else str(origin.value)
+            rows.append([name, f"--{option}", value, origin.place])
+    if not any(row[0] for row in rows[1:]):
+        rows = [row[1:] for row in rows]
+    return rows
+
+
+def print_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, its columns aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

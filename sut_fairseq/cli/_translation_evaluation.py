@@ -1,0 +1,248 @@
+"""Scores of translations by a run, or by any folder of checkpoints: `sut-experiment evaluate`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from sut_fairseq.cli import average, bleu, macs
+from sut_fairseq.errors import InputError, check
+from sut_fairseq.experiments import reading
+from sut_fairseq.experiments.commands import USER_DIR, program
+from sut_fairseq.experiments.evaluating import SCORE
+from sut_fairseq.experiments.json_files import write_json
+from sut_fairseq.experiments.provenance import describe_data, stamp_of
+from sut_fairseq.experiments.published import tables
+
+# Names of scores in tables, and their keys in results.json.
+SCORES = {
+    "tokenised BLEU": "tokenized_bleu",
+    "compound-split BLEU": "tokenized_bleu_compound_split",
+    "sacreBLEU": "sacrebleu",
+    "chrF2": "chrf",
+}
+_LINES_OF_A_SENTENCE = 5  # source, reference, hypothesis as it is and decoded, its scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How translations are made.
+
+    Attributes:
+        subset: which set.
+        best: how many checkpoints to average.
+        log: output of the training, to take the NLL of checkpoints from.
+        beam, lenpen: of the search.
+        alpha_threshold: halting threshold; None: that of training.
+        max_tokens: source tokens in a batch.
+        cpu: use no GPU.
+    """
+
+    subset: str
+    best: int
+    log: str | None
+    beam: int
+    lenpen: float
+    alpha_threshold: float | None
+    max_tokens: int
+    cpu: bool
+
+    def name(self) -> str:
+        """Of the folder of the results."""
+        name = f"{self.subset}-best-{self.best}-beam-{self.beam}-lenpen-{self.lenpen:g}"
+        return name if self.alpha_threshold is None else f"{name}-alpha-{self.alpha_threshold:g}"
+
+
+def evaluate(
+    data: Path, checkpoints: Path, out: Path | None, options: Options, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Average the best checkpoints, translate a set, and print scores and costs.
+
+    Args:
+        data: prepared folder.
+        checkpoints: --save-dir of the training.
+        out: folder of the results; None: a new name in that of the checkpoints.
+        options: how.
+        say: takes a sentence on what happens.
+
+    Returns:
+        everything that is known about the evaluation, which `results.json` holds too.
+
+    Raises:
+        InputError: for folders that are not what they should be, or if a part fails.
+    """
+    reference = data / "text" / f"{options.subset}.tgt"
+    if not reference.is_file():
+        raise InputError(
+            f"--data {data} has no text/{options.subset}.tgt: make the folder with `sut-prepare` "
+            "first, and name one of its sets with --subset."
+        )
+    if not checkpoints.is_dir():
+        raise InputError(
+            f"--checkpoints {checkpoints} is not a folder: name the --save-dir of the training."
+        )
+    if options.alpha_threshold is not None:
+        check(
+            0 < options.alpha_threshold <= 1,
+            "--alpha-threshold",
+            "greater than 0, at most 1",
+            options.alpha_threshold,
+        )
+    out = out or checkpoints / f"evaluation-{options.name()}"
+    out.mkdir(parents=True, exist_ok=True)
+    # Results of an earlier call must not be mistaken for those of this one.
+    for name in ("average.json", "generated.txt", "bleu.json", "macs.json", "results.json"):
+        (out / name).unlink(missing_ok=True)
+
+    say(f"averaging the best checkpoints of {checkpoints}")
+    by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
+    averaged = str(out / "average.pt")
+    best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", averaged]
+    chosen = _json(
+        average.main, ["--from", str(checkpoints), *best, "--json"], out / "average.json"
+    )
+    _print_chosen(chosen)
+
+    say(f"translating {options.subset} (beam {options.beam}, length penalty {options.lenpen:g})")
+    _generate(data, out, options, len(reference.read_bytes().splitlines()))
+    whole = ["--data", str(data), "--gen-subset", options.subset, "--json"]
+    scores = _json(bleu.main, [str(out / "generated.txt"), *whole], out / "bleu.json")
+
+    say("counting MACs")
+    threshold = options.alpha_threshold
+    at = [] if threshold is None else ["--alpha-threshold", f"{threshold:g}"]
+    cost = _json(macs.main, ["--path", averaged, *whole, *at], out / "macs.json")
+
+    about = stamp_of(data)
+    document = {
+        **{name: about.get(name) for name in ("dataset", "split")},
+        "limited": about.get("limited", False),
+        **{name: getattr(options, name) for name in ("subset", "beam", "lenpen")},
+        "alpha_threshold": threshold,
+        "checkpoints": chosen["checkpoints"],
+        "scores": scores,
+        "cost": cost,
+    }
+    write_json(out / "results.json", document)
+    say("done")
+    _print_table(document, _published(data, options.subset))
+    print(f"MACs and steps are those of the model run on the references. JSON: {out}/results.json")
+    return document
+
+
+def _json(command: Callable[[Sequence[str]], int], line: list[str], file: Path) -> dict[str, Any]:
+    """The JSON that one of our commands prints, put into a file as well.
+
+    Raises:
+        InputError: if the command refuses something; it has said why by then.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        status = command(line)
+    if status:
+        raise InputError("the evaluation could not go on: the reason is above.")
+    file.write_text(printed.getvalue(), encoding="utf-8")
+    document: dict[str, Any] = json.loads(printed.getvalue())
+    return document
+
+
+def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
+    """Run fairseq-generate into `generated.txt`.
+
+    Raises:
+        InputError: if it fails.
+    """
+    threshold = options.alpha_threshold
+    overrides = "{}" if threshold is None else f"{{'alpha_threshold': {threshold:g}}}"
+    line = [
+        *program("fairseq-generate"),
+        *(str(data), "--user-dir", str(USER_DIR), "--path", str(out / "average.pt")),
+        *("--gen-subset", options.subset, "--model-overrides", overrides),
+        *("--beam", str(options.beam), "--lenpen", f"{options.lenpen:g}"),
+        *("--max-tokens", str(options.max_tokens), "--required-batch-size-multiple", "1"),
+        *("--num-workers", "0", "--log-format", "none"),
+        *(["--cpu"] if options.cpu else []),
+    ]
+    partial, log = out / "generated.txt.new", out / "generate.log"
+    with (
+        open(partial, "w", encoding="utf-8") as generated,
+        open(log, "w", encoding="utf-8") as errors,
+        tqdm(
+            total=_LINES_OF_A_SENTENCE * sentences, desc="translating", unit="line", disable=None
+        ) as bar,
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdout is not None
+        for one in process.stdout:
+            generated.write(one)
+            bar.update()
+    if process.returncode:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        raise InputError(f"the translation failed; {log} ends: {last}")
+    partial.replace(out / "generated.txt")
+
+
+def _print_chosen(chosen: dict[str, Any]) -> None:
+    """Say which checkpoints were averaged, and what they were chosen by."""
+    for checkpoint in chosen["checkpoints"]:
+        value = "-" if checkpoint["value"] is None else f"{checkpoint['value']:g}"
+        name = Path(checkpoint["file"]).name
+        print(f"  {name}: {checkpoint['metric']} {value}, {checkpoint['updates']:,} updates")
+    for note in chosen["notes"]:
+        print(f"  note: {note}")
+    metric = chosen["checkpoints"][0]["metric"]
+    if metric != "nll_loss":
+        print(
+            f"  note: chosen by {metric}, the run's --best-checkpoint-metric; --log gives the NLL"
+        )
+
+
+def _published(data: Path, subset: str) -> dict[str, str]:
+    """By score: the numbers of the experiment that these data are of, of all its models."""
+    prepared = describe_data(data)
+    if prepared.dataset not in reading.known():
+        return {}
+    found: dict[str, list[str]] = {}
+    numbers = tables(reading.read(prepared.dataset), prepared, subset, SCORE)
+    for model, scores in numbers.items():
+        for score, number in scores.items():
+            found.setdefault(score, []).append(f"{model} {number:g}")
+    return {score: f"published: {', '.join(models)}" for score, models in found.items()}
+
+
+def _print_table(document: dict[str, Any], published: dict[str, str]) -> None:
+    """Name, value and remark in each line."""
+    scores, cost = document["scores"], document["cost"]
+    compared = f"against {scores['references']} references"
+    remarks = {
+        "tokenised BLEU": scores["tokens"],
+        "sacreBLEU": f"{scores['sacrebleu_signature']}, {compared}",
+        "chrF2": f"{scores['chrf_signature']}, {compared}",
+    }
+    rows = [
+        (
+            name,
+            f"{scores[key]:.2f}",
+            "; ".join(filter(None, (remarks.get(name), published.get(name)))),
+        )
+        for name, key in SCORES.items()
+    ]
+    rows += [
+        ("sentences", f"{scores['sentences']:,}", ""),
+        ("parameters", f"{cost['params'] / 1e6:.2f} M", ""),
+        ("MACs per sentence pair", f"{cost['macs_full'] / 1e6:.2f} M", "with attention products"),
+    ]
+    for stack, halting in cost.get("halting", {}).items():
+        skipped = f"{100 * halting['skipped']:.1f} % skipped"
+        rows.append((f"{stack} steps per token", f"{halting['depth']:.2f}", skipped))
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    for name, value, remark in rows:
+        print(f"{name:<{widths[0]}}  {value:>{widths[1]}}  {remark}".rstrip())

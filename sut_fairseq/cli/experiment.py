@@ -1,0 +1,211 @@
+"""`sut-experiment`: prepare, train, evaluate, compare and report the experiments."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+import torch
+
+from sut_data.files import written_whole
+from sut_fairseq.cli import _experiment_evaluation, _experiment_parser
+from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._experiment_texts import describe, listing, print_columns, settings_table
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import (
+    commands,
+    preparing,
+    provenance,
+    reading,
+    records,
+    report,
+    results,
+)
+from sut_fairseq.experiments.commands import Machine
+from sut_fairseq.experiments.running import Run, Trainer
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.settings import Choice, check_choice_of
+
+NAME = "sut-experiment"
+_RUNS = Path("runs")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    try:
+        return run_command(NAME, lambda: _main(list(sys.argv[1:] if argv is None else argv)))
+    except KeyboardInterrupt:
+        print(f"{NAME}: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return 130
+
+
+def _main(line: list[str]) -> None:
+    start = line.index("--") if "--" in line else len(line)
+    arguments = _experiment_parser.build(NAME).parse_args(line[:start])
+    own = line[start + 1 :]
+    if own and arguments.command not in ("prepare", "train"):
+        raise InputError(f"{arguments.command} takes no options after --.")
+    arguments.own = own
+    _COMMANDS[arguments.command](arguments)
+
+
+class _Clock:
+    """Prints sentences with the seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def __call__(self, sentence: str) -> None:
+        print(f"[{time.monotonic() - self._start:4.0f} s] {sentence}", flush=True)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    print_columns(listing([reading.read(name) for name in reading.known()]))
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    experiment = reading.read(arguments.name)
+    if arguments.file:
+        print(experiment.path.read_text(encoding="utf-8"), end="")
+        return
+    print(describe(experiment))
+    if arguments.model or arguments.size or arguments.without:
+        choice = Choice(
+            model=arguments.model or next(iter(experiment.models)),
+            size=arguments.size or next(iter(experiment.sizes)),
+            without=arguments.without,
+        )
+        check_choice_of(experiment, choice)
+        print()
+        print_columns(settings_table(experiment, choice))
+    else:
+        print("\nWith --model or --size: the settings, and where each comes from.")
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    experiment = reading.read(arguments.name)
+    folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
+    print(f"train on it: {NAME} train {arguments.name} --data {folder}")
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    experiment = reading.read(arguments.name)
+    data = _data_folder(experiment, arguments)
+    own = commands.read_words(arguments.own)
+    size = arguments.size or next(iter(experiment.sizes))
+    runs = []
+    models = arguments.models or [next(iter(experiment.models))]
+    several = len(models) * len(arguments.seeds) > 1
+    for model in dict.fromkeys(models):
+        choice = Choice(model, size, arguments.without, arguments.updates, own)
+        check_choice_of(experiment, choice)
+        for seed in dict.fromkeys(arguments.seeds):
+            folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
+            called = _called(experiment)
+            runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
+    launcher = shlex.split(arguments.launcher)
+    if arguments.dry_run:
+        machine = Machine(1 if arguments.gpus is None else arguments.gpus)
+        for run in runs:
+            print(commands.shell([*launcher, *one.command()] for one in run.trainings(machine)))
+        return
+    gpus = torch.cuda.device_count() if arguments.gpus is None else arguments.gpus
+    # So that a training that is told to stop stops its processes, and says so in its record.
+    signal.signal(signal.SIGTERM, _stop)
+    Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=_Clock()).train(runs)
+    for run in runs:
+        print(f"evaluate it: {NAME} evaluate {run.folder}")
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _called(experiment: Experiment) -> str:
+    """What a record calls an experiment: a name of ours, or the path of a user's file."""
+    ours = experiment.path.parent == reading.FOLDER
+    return experiment.name if ours else str(experiment.path.resolve())
+
+
+def _data_folder(experiment: Experiment, arguments: argparse.Namespace) -> Path:
+    """The prepared folder to train on.
+
+    Raises:
+        InputError: if it is not there.
+    """
+    folder: Path = arguments.data or preparing.folder_of(experiment, arguments.split)
+    if arguments.data is None and not folder.is_dir():
+        split = f" --split {arguments.split}" if arguments.split else ""
+        raise InputError(
+            f"there is no folder {folder}: make it with `{NAME} prepare {arguments.name}{split}`, "
+            "or name another one with --data."
+        )
+    provenance.describe_data(folder)
+    return folder.resolve()
+
+
+def _run_folder(
+    experiment: Experiment, choice: Choice, seed: int, data: Path, out: Path | None, several: bool
+) -> Path:
+    if out is not None:
+        return out / f"{choice.model}-seed-{seed}" if several else out
+    size = "" if choice.size == next(iter(experiment.sizes)) else f"-{choice.size}"
+    without = f"-without-{choice.without}" if choice.without else ""
+    return _RUNS / experiment.name / f"{data.name}-{choice.model}{without}{size}-seed-{seed}"
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    _check_folder(arguments.csv, "--csv")
+    groups = results.collect(records.find_runs(arguments.runs))
+    rows = results.table(groups, arguments.subset, arguments.groups)
+    print_columns([list(results.COLUMNS), *(list(row.values()) for row in rows)])
+    _write_csv(arguments.csv, rows)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    _check_folder(arguments.out, "--out")
+    _check_folder(arguments.csv, "--csv")
+    groups = results.collect(records.find_runs(arguments.runs))
+    page = report.markdown(groups)
+    if arguments.out is None:
+        print(page, end="")
+    else:
+        with written_whole(arguments.out) as partial:
+            partial.write_text(page, encoding="utf-8")
+    _write_csv(arguments.csv, report.rows(groups))
+
+
+def _check_folder(file: Path | None, option: str) -> None:
+    """Refuse a file that could not be written."""
+    if file is not None and not file.parent.is_dir():
+        raise InputError(f"{option} {file}: there is no such folder; make it first.")
+
+
+def _write_csv(file: Path | None, rows: Sequence[dict[str, str]]) -> None:
+    if file is None:
+        return
+    with written_whole(file) as partial, open(partial, "w", newline="", encoding="utf-8") as opened:
+        writer = csv.DictWriter(opened, results.COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "list": _list,
+    "show": _show,
+    "prepare": _prepare,
+    "train": _train,
+    "evaluate": _experiment_evaluation.evaluate,
+    "compare": _compare,
+    "report": _report,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,185 @@
+"""Trainings of an experiment as commands of fairseq-train."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.schema import Experiment, Settings, Value
+from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
+
+USER_DIR = Path(__file__).resolve().parents[1]
+FINISHED_STAGE = "checkpoint_last.pt"
+# Of the machine rather than of the experiment: a run may go on where they differ.
+_OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu")
+_LOSSES = ("loss", "nll_loss")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a command depends on besides the experiment.
+
+    Attributes:
+        gpus: how many compute together, on all machines; 0: on the CPU.
+    """
+
+    gpus: int
+
+    def settings(self) -> Settings:
+        """Device and data workers."""
+        return {"cpu": True, "num-workers": 0} if self.gpus == 0 else {"num-workers": 2}
+
+
+@dataclass(frozen=True)
+class Training:
+    """One call of fairseq-train: a stage of a run, or the training that counts.
+
+    Attributes:
+        name: of the stage; empty for the training that counts.
+        folder: what it leaves behind is put there.
+        data: prepared folder.
+        settings: its options, but for those that depend on machine and folder.
+        machine_settings: options that depend on the machine.
+        start: parameters that it starts from.
+    """
+
+    name: str
+    folder: Path
+    data: Path
+    settings: Settings
+    machine_settings: Settings
+    start: Path | None
+
+    def command(self) -> list[str]:
+        """The whole command line, beginning with `fairseq-train`."""
+        own: Settings = {"save-dir": str(self.folder / "checkpoints")}
+        if self.start is not None:
+            own["finetune-from-model"] = str(self.start)
+        fixed: Settings = {"user-dir": str(USER_DIR), "source-lang": "src", "target-lang": "tgt"}
+        options = {**fixed, **self.settings, **self.machine_settings, **own}
+        return ["fairseq-train", str(self.data), *words(options)]
+
+    @property
+    def updates(self) -> int | None:
+        """How many there will be, if that is known."""
+        limit = self.settings.get("max-update")
+        return int(limit) if str(limit).isdecimal() else None  # type: ignore[arg-type]
+
+
+def plan(
+    experiment: Experiment, choice: Choice, seed: int, data: Path, folder: Path, machine: Machine
+) -> list[Training]:
+    """All trainings of a run, in their order; the last one is the one that counts.
+
+    Args:
+        experiment: what is run.
+        choice: which model, size and so on.
+        seed: of each training.
+        data: prepared folder.
+        folder: of the run.
+        machine: what it runs on.
+    """
+    trainings: list[Training] = []
+    start: Path | None = None
+    for stage in stages(experiment, choice):
+        # The same everywhere, so that a run may go on on another machine, and what is there.
+        portable, here = (
+            _options(compose(experiment, choice, stage, devices))
+            for devices in (1, max(1, machine.gpus))
+        )
+        on_machine = machine.settings() | {
+            name: value
+            for name, value in here.items()
+            if portable.get(name) != value or _OF_MACHINE.fullmatch(name)
+        }
+        portable = {k: v for k, v in portable.items() if not _OF_MACHINE.fullmatch(k)}
+        metric = str(portable.get("best-checkpoint-metric", experiment.metric))
+        fixed: Settings = {"task": experiment.task, **_selection(metric), "seed": seed}
+        trainings.append(
+            Training(
+                name="" if stage is None else stage.name,
+                folder=folder if stage is None else folder / stage.name,
+                data=data,
+                settings={**fixed, **portable},
+                machine_settings=on_machine,
+                start=start,
+            )
+        )
+        start = trainings[-1].folder / "checkpoints" / FINISHED_STAGE
+    return trainings
+
+
+def _options(composed: Mapping[str, Origin]) -> Settings:
+    return {name: origin.value for name, origin in composed.items()}
+
+
+def _selection(metric: str) -> Settings:
+    """Options that select the best checkpoint: the lowest loss, or the highest of all else."""
+    chosen: Settings = {"best-checkpoint-metric": metric}
+    if metric not in _LOSSES:
+        chosen["maximize-best-checkpoint-metric"] = True
+    return chosen
+
+
+def words(settings: Mapping[str, Value]) -> list[str]:
+    """Options as words of a command line."""
+    line: list[str] = []
+    for name, value in settings.items():
+        if value is None or value is False:
+            continue
+        line.append(f"--{name}")
+        if value is not True:
+            line.append(str(value))
+    return line
+
+
+def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
+    """The user's own options of fairseq-train, as written after `--`.
+
+    Raises:
+        InputError: for a word that belongs to no option.
+    """
+    options: dict[str, list[str]] = {}
+    name = ""
+    for word in line:
+        if word == "--":  # scripts that add options of their own write it again
+            continue
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            options[name] = [value] if equals else []
+        elif not name:
+            raise InputError(
+                f"`{word}` belongs to no option: after -- come options of fairseq-train."
+            )
+        else:
+            options[name].append(word)
+    for name, values in options.items():
+        if len(values) > 1:
+            raise InputError(
+                f"--{name} takes one value, not {shlex.join(values)}: put it into quotes."
+            )
+    return tuple((name, values[0] if values else True) for name, values in options.items())
+
+
+def shell(commands: Iterable[Sequence[str]]) -> str:
+    """Commands as one would type them, one in a line."""
+    return "\n".join(shlex.join(command) for command in commands)
+
+
+def program(name: str) -> list[str]:
+    """A console command of this environment: its script, beside the interpreter or on PATH.
+
+    Raises:
+        InputError: if there is none.
+    """
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise InputError(f"there is no command `{name}`: install fairseq into this environment.")
+    return [found]

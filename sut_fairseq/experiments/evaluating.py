@@ -1,0 +1,185 @@
+"""Evaluations of runs by groups of sentences: calls of `sut-evaluate`, and what is kept of them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import json_files, provenance, records
+from sut_fairseq.experiments.provenance import Code, Data
+from sut_fairseq.experiments.published import ALL, published
+from sut_fairseq.experiments.records import Record
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.typed import Place, build
+
+BEST = Path("checkpoints", "checkpoint_best.pt")
+THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.999)
+SCORE = "score"  # translations have one row for each of their scores
+_SUFFIX = ".evaluation.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a user wants of an evaluation.
+
+    Attributes:
+        data: another prepared folder than that of the training.
+        subset: which set.
+        by: column that makes groups.
+        alpha_threshold: halting threshold; None: that of the training.
+        thresholds: many of them, for a sweep.
+        steps: of the encoder; None: as many as in the training.
+        search: really generate.
+        max_sentences: only the first ones.
+    """
+
+    data: str | None = None
+    subset: str = "test"
+    by: str | None = None
+    alpha_threshold: float | None = None
+    thresholds: list[float] = field(default_factory=list)
+    steps: int | None = None
+    search: bool = False
+    max_sentences: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the model runs as it was trained, on all sentences of the data it is for."""
+        changed = (self.alpha_threshold, self.steps, self.max_sentences, self.data)
+        return not self.thresholds and all(one is None for one in changed)
+
+    def name(self) -> str:
+        """Of the files of its results."""
+        parts = [
+            self.subset,
+            f"by-{self.by}" if self.by else "",
+            "" if self.alpha_threshold is None else f"{self.alpha_threshold:g}",
+            "thresholds" if self.thresholds else "",
+            f"{self.steps}-steps" if self.steps else "",
+            "search" if self.search else "",
+            f"first-{self.max_sentences}" if self.max_sentences else "",
+            Path(self.data).name if self.data else "",
+        ]
+        return "-".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """The file of an evaluation.
+
+    Attributes:
+        asked: what it is of.
+        data: what the model was run on.
+        measure: what `percent` is of, in words.
+        rows: cells by column, as in the CSV file; `group` and `percent` are among the columns.
+        code: the program.
+        when: time in UTC.
+    """
+
+    asked: Asked
+    data: Data
+    measure: str
+    rows: list[dict[str, str]]
+    code: Code
+    when: str
+
+    def percent(self) -> dict[str, float]:
+        """Results by group; of a sweep, on all sentences by threshold."""
+        if not self.asked.thresholds:
+            return {row["group"]: float(row["percent"]) for row in self.rows}
+        modes = {row["mode"] for row in self.rows}
+        return {
+            f"{row['mode']} {row['alpha_threshold']}"
+            if len(modes) > 1
+            else row["alpha_threshold"]: float(row["percent"])
+            for row in self.rows
+            if row["group"] == ALL
+        }
+
+    def sentences(self) -> dict[str, int]:
+        """How many each group has, where that is counted."""
+        if self.asked.thresholds:
+            return {}
+        return {row["group"]: int(row["sentences"]) for row in self.rows if row.get("sentences")}
+
+
+def usual_column(experiment: Experiment) -> str | None:
+    """What makes the groups of an evaluation unless the user says otherwise."""
+    return SCORE if experiment.evaluation.kind == "translation" else experiment.evaluation.by
+
+
+def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> list[str]:
+    """Arguments of `sut-evaluate`.
+
+    Args:
+        run: folder of the run.
+        record: of the run.
+        experiment: of the run.
+        asked: what is wanted.
+
+    Raises:
+        InputError: if the run has no checkpoint yet.
+    """
+    checkpoint = run / BEST
+    if not checkpoint.is_file():
+        raise InputError(f"{run} has no {BEST}: train first.")
+    data = provenance.describe_data(Path(asked.data or record.data.folder))
+    line = ["--path", str(checkpoint), "--gen-subset", asked.subset, "--data", data.folder]
+    if asked.by:
+        line += ["--by", asked.by]
+    thresholds = asked.thresholds or [one for one in [asked.alpha_threshold] if one is not None]
+    if thresholds:
+        line += ["--thresholds", *(f"{one:g}" for one in thresholds)]
+    if asked.steps is not None:
+        line += ["--model-overrides", f"{{'encoder_layers': {asked.steps}}}"]
+    line += _modes(experiment, asked)
+    if asked.max_sentences is not None:
+        line += ["--max-sentences", str(asked.max_sentences)]
+    if not asked.thresholds and asked.steps is None and asked.max_sentences is None:
+        numbers = published(experiment, data, asked.subset, record.model, asked.by)
+        if numbers:
+            line += ["--published", *(f"{group}={one:g}" for group, one in numbers.items())]
+    name = asked.name()
+    return [*line, "--csv", str(run / f"{name}.csv"), "--plot", str(run / f"{name}.png")]
+
+
+def _modes(experiment: Experiment, asked: Asked) -> list[str]:
+    if not asked.search:
+        return []
+    if asked.thresholds and experiment.evaluation.kind == "translation":
+        return ["--modes", "search", "--bleu"]
+    if asked.thresholds:
+        return ["--modes", "reference", "search"]
+    return ["--modes", "search", *experiment.evaluation.search_options]
+
+
+def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> None:
+    """Write the file of an evaluation from the rows that `sut-evaluate` wrote."""
+    with open(run / f"{asked.name()}.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    evaluated = Evaluated(
+        asked=asked,
+        data=provenance.describe_data(Path(asked.data or record.data.folder)),
+        measure="exact match" if experiment.task == "translation" else "accuracy",
+        rows=rows,
+        code=provenance.describe_code(),
+        when=records.now().isoformat(timespec="seconds"),
+    )
+    write(run, asked.name(), evaluated)
+
+
+def write(run: Path, name: str, evaluated: Evaluated) -> None:
+    """Write the file of an evaluation into the folder of its run."""
+    json_files.write_json(run / f"{name}{_SUFFIX}", dataclasses.asdict(evaluated))
+
+
+def read_evaluations(run: Path) -> list[Evaluated]:
+    """All evaluations of a run, the plain ones first."""
+    found = []
+    for path in sorted(run.glob(f"*{_SUFFIX}")):
+        content, place = json_files.read_json(path), Place(path, {})
+        found.append(build(Evaluated, content, place))
+    return sorted(found, key=lambda one: not one.asked.plain)

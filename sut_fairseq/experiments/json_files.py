@@ -1,0 +1,28 @@
+"""JSON files of ours: read with a clear error, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sut_data.files import written_whole
+from sut_fairseq.errors import InputError
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of ours.
+
+    Raises:
+        InputError: if it is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}): remove it and make it again.") from error
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file; a file of that name is replaced only by a whole one."""
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

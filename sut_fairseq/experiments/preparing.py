@@ -1,0 +1,75 @@
+"""Data of experiments, made by `sut-prepare`."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.typed import nearest
+
+FOLDER = Path("data-bin")
+PROGRAM = (sys.executable, "-m", "sut_data")  # `sut-prepare`, of this environment
+
+
+def split_of(experiment: Experiment, split: str | None) -> str:
+    """The split that is meant; the experiment's first one unless the user says otherwise.
+
+    Raises:
+        InputError: if there is none of that name.
+    """
+    splits = experiment.prepare
+    if not splits:
+        raise InputError(
+            f"{experiment.name} does not say how its data are made (key `prepare`): give --data."
+        )
+    if split is None:
+        return next(iter(splits))
+    if split not in splits:
+        raise InputError(
+            f"{experiment.name} has the splits {', '.join(splits)}, not `{split}`"
+            f"{nearest(split, splits)}."
+        )
+    return split
+
+
+def folder_of(experiment: Experiment, split: str | None) -> Path:
+    """Where the data lie unless the user says otherwise: one folder for each split."""
+    name = split_of(experiment, split)
+    several = len(experiment.prepare) > 1
+    return FOLDER / (f"{experiment.name}-{name}" if several else experiment.name)
+
+
+def prepare(
+    experiment: Experiment,
+    split: str | None,
+    out: Path | None,
+    more: Sequence[str],
+    program: Sequence[str] = PROGRAM,
+) -> Path:
+    """Make the data of an experiment.
+
+    Args:
+        experiment: whose data.
+        split: which of them; None: the first one.
+        out: folder; None: the usual one.
+        more: further options of `sut-prepare`.
+        program: what is called.
+
+    Returns:
+        the folder.
+
+    Raises:
+        InputError: if they could not be made.
+    """
+    folder = out or folder_of(experiment, split)
+    words = shlex.split(experiment.prepare[split_of(experiment, split)])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    line = [*words, "--out", str(folder), *more]
+    if subprocess.run([*program, *line]).returncode:
+        raise InputError(f"`{shlex.join(['sut-prepare', *line])}` failed: it says why above.")
+    return folder

@@ -1,0 +1,155 @@
+"""Where a result comes from: data, code and computer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.json_files import read_json
+
+_STAMP = "prepared.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """A prepared folder.
+
+    Attributes:
+        folder: where it lay.
+        dataset, split: what `sut-prepare` calls them; empty for other folders.
+        limited: whether examples were left out of it.
+        digest: of its list of files and its dictionaries.
+    """
+
+    folder: str
+    dataset: str = ""
+    split: str = ""
+    limited: bool = False
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """The program: its version, and where it is a git checkout its commit and whether tracked
+    files differ from that."""
+
+    version: str
+    commit: str | None = None
+    changed: bool | None = None
+
+    def __str__(self) -> str:
+        if self.commit is None:
+            return self.version
+        return f"{self.version}, {self.commit[:10]}{' with changes' if self.changed else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computer:
+    """What a training ran on."""
+
+    processor: str
+    cores: int
+    threads: str
+    gpus: list[str]
+    python: str
+    torch: str
+
+    def __str__(self) -> str:
+        if self.gpus:
+            return f"{len(self.gpus)} x {self.gpus[0]}, torch {self.torch}"
+        return f"{self.processor}, {self.threads} of {self.cores} cores, torch {self.torch}"
+
+
+def stamp_of(data: Path) -> dict[str, Any]:
+    """What `sut-prepare` wrote about a prepared folder; nothing for other folders."""
+    path = data / _STAMP
+    stamp = read_json(path) if path.is_file() else {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def describe_data(data: Path) -> Data:
+    """What a prepared folder holds.
+
+    Raises:
+        InputError: if it is none.
+    """
+    dictionaries = sorted(data.glob("dict.*.txt"))
+    if not dictionaries:
+        raise InputError(f"{data} has no dict.src.txt: make the folder with `sut-prepare` first.")
+    stamp = stamp_of(data)
+    digest = hashlib.sha256()
+    if stamp:
+        digest.update(json.dumps(stamp, sort_keys=True).encode())
+    else:
+        parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))
+        digest.update(repr([(path.name, path.stat().st_size) for path in parts]).encode())
+    for path in dictionaries:
+        digest.update(path.read_bytes())
+    return Data(
+        folder=str(data),
+        dataset=stamp.get("dataset") or "",
+        split=stamp.get("split") or "",
+        limited=bool(stamp.get("limited")),
+        digest=digest.hexdigest()[:16],
+    )
+
+
+def describe_code() -> Code:
+    """The version of this package, and the commit where it is a git checkout."""
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    # An installed package may lie within somebody else's checkout.
+    if not (root / ".git").exists():
+        return Code(version=version("sut_fairseq"))
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return Code(
+        version=version("sut_fairseq"),
+        commit=git("rev-parse", "HEAD"),
+        changed=None if changes is None else bool(changes),
+    )
+
+
+def describe_computer(threads: str, gpus: int) -> Computer:
+    """This machine.
+
+    Args:
+        threads: how many the training may use.
+        gpus: how many it uses.
+    """
+    names = [torch.cuda.get_device_name(n) for n in range(min(gpus, torch.cuda.device_count()))]
+    return Computer(
+        processor=_processor(),
+        cores=os.cpu_count() or 1,
+        threads=threads,
+        gpus=names,
+        python=platform.python_version(),
+        torch=torch.__version__,
+    )
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,38 @@
+"""The papers' numbers beside ours."""
+
+from __future__ import annotations
+
+from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.schema import Experiment
+
+ALL = "all"  # the group of all sentences
+
+
+def tables(
+    experiment: Experiment, data: Data, subset: str, by: str | None
+) -> dict[str, dict[str, float]]:
+    """Numbers of all models by group, in per cent.
+
+    Args:
+        experiment: whose file holds them.
+        data: what was evaluated; other data than the published ones have no numbers.
+        subset: which set of it.
+        by: the column that makes groups.
+    """
+    if data.limited or not data.dataset or data.dataset != experiment.dataset:
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for table in experiment.published:
+        if (table.split, table.subset) != (data.split, subset) or table.by not in (None, by):
+            continue
+        for model, numbers in table.numbers.items():
+            groups = numbers if isinstance(numbers, dict) else {ALL: numbers}
+            found[model] = {**found.get(model, {}), **groups}
+    return found
+
+
+def published(
+    experiment: Experiment, data: Data, subset: str, model: str, by: str | None
+) -> dict[str, float]:
+    """Numbers of one model by group; nothing where the paper has none."""
+    return tables(experiment, data, subset, by).get(model, {})

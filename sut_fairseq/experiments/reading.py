@@ -1,0 +1,132 @@
+"""Finding and reading the files of experiments, ours and users' own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sut_fairseq.errors import InputError, check_choice
+from sut_fairseq.experiments.schema import Ablation, Document, Evaluation, Experiment, Size
+from sut_fairseq.experiments.typed import Place, build, nearest, read_yaml
+
+FOLDER = Path(__file__).resolve().parent
+_SUFFIXES = (".yaml", ".yml")
+_SHARED = "_"  # names of files that are there to be extended begin with it
+_EXAMPLE = "example"
+KINDS = ("groups", "translation")
+
+
+def known() -> list[str]:
+    """Names of the experiments of this package."""
+    names = (path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(name for name in names if not name.startswith(_SHARED) and name != _EXAMPLE)
+
+
+def read(name: str) -> Experiment:
+    """Read an experiment.
+
+    Args:
+        name: of an experiment of this package, or the path of a file.
+
+    Raises:
+        InputError: if there is none, or something in its files is not as it should be.
+    """
+    path = Path(name)
+    if path.suffix not in _SUFFIXES:
+        path = FOLDER / f"{name}.yaml"
+        if name not in (*known(), _EXAMPLE):
+            raise InputError(
+                f"there is no experiment `{name}`{nearest(name, known())}: there are "
+                f"{', '.join(known())}, and your own by the path of a .yaml file."
+            )
+    documents: dict[str, Document] = {}
+    places: dict[str, Place] = {}
+    _collect(path, documents, places, ())
+    return _resolve(path, documents, places[path.stem])
+
+
+def _collect(
+    path: Path,
+    documents: dict[str, Document],
+    places: dict[str, Place],
+    below: tuple[str, ...],
+) -> None:
+    """Read a file after those that it extends; each once."""
+    name = path.stem
+    if name in below:
+        raise InputError(f"{path} extends itself: {' -> '.join((*below, name))}.")
+    if name in documents:
+        return
+    content, place = read_yaml(path)
+    document = build(Document, content if content is not None else {}, place)
+    for other in document.extends:
+        beside = path.parent / f"{other}.yaml"
+        base = beside if beside.is_file() else FOLDER / f"{other}.yaml"
+        if not base.is_file():
+            there = [one.stem for folder in {path.parent, FOLDER} for one in folder.glob("*.yaml")]
+            raise InputError(
+                f"{place / 'extends'}: there is no file {other}.yaml{nearest(other, there)} in "
+                f"{path.parent}, nor in {FOLDER}."
+            )
+        _collect(base, documents, places, (*below, name))
+    documents[name], places[name] = document, place
+
+
+def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experiment:
+    """Put the documents together, but for settings, which `settings.compose` does."""
+
+    def last(key: str, default: Any = None) -> Any:
+        for document in reversed(documents.values()):
+            value = getattr(document, key)
+            if value is not None:
+                return value
+        if default is not None:
+            return default
+        raise InputError(f"{place} needs the key `{key}`.")
+
+    sizes: dict[str, Size] = {}
+    ablations: dict[str, Ablation] = {}
+    for document in documents.values():
+        for name, size in document.sizes.items():
+            before = sizes.get(name, Size())
+            sizes[name] = Size(
+                about=size.about or before.about,
+                models=before.models if size.models is None else size.models,
+                stages=before.stages if size.stages is None else size.stages,
+            )
+        ablations |= {
+            name: Ablation(about=part.about, models=part.models)
+            for name, part in document.ablations.items()
+        }
+    models: dict[str, str] = last("models")
+    if not sizes:
+        raise InputError(f"{place} needs the key `sizes`.")
+    for key, group in (("sizes", sizes), ("ablations", ablations)):
+        for name, entry in group.items():
+            for model in entry.models or ():
+                if model not in models:
+                    raise InputError(
+                        f"{place / key / name}: there is no model `{model}`"
+                        f"{nearest(model, models)}."
+                    )
+    evaluation: Evaluation = last("evaluation", Evaluation())
+    check_choice(f"{place / 'evaluation' / 'kind'}", evaluation.kind, KINDS)
+    return Experiment(
+        name=path.stem,
+        path=path,
+        documents=documents,
+        shows=last("shows"),
+        paper=last("paper", "none"),
+        expect=last("expect", "not known yet"),
+        machine=last("machine", "not known yet"),
+        time=last("time", "not measured"),
+        dataset=last("dataset", ""),
+        prepare=last("prepare", {}),
+        task=last("task", "translation"),
+        models=models,
+        sizes=sizes,
+        ablations=ablations,
+        metric=last("metric"),
+        evaluation=evaluation,
+        published=last("published", []),
+    )

@@ -1,0 +1,149 @@
+"""What made the folder of a run: command, code, data and machine, in its file `run.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.json_files import read_json, write_json
+from sut_fairseq.experiments.provenance import Code, Computer, Data
+from sut_fairseq.experiments.schema import Settings
+from sut_fairseq.experiments.typed import Place, build
+
+RECORD = "run.json"
+LOG = "train.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One call of fairseq-train.
+
+    Attributes:
+        stage: which training of the run; empty for the one that counts.
+        command: the command line.
+        started, ended: times in UTC.
+        seconds: between the two.
+        outcome: running, finished, failed, or killed.
+    """
+
+    stage: str
+    command: list[str]
+    code: Code
+    computer: Computer
+    started: str
+    ended: str | None = None
+    seconds: float | None = None
+    outcome: str = "running"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The file of a run.
+
+    Attributes:
+        experiment: its name, or the path of the user's own file.
+        model, size, without, seed: what was chosen.
+        updates: what --updates gave, if anything.
+        options: the user's own options of fairseq-train.
+        data: what it was trained on.
+        trainings: options of fairseq-train by stage, but for those of machine and folder.
+        sessions: what was run, in this order.
+    """
+
+    experiment: str
+    model: str
+    size: str
+    without: str | None = None
+    seed: int
+    updates: int | None = None
+    options: Settings = field(default_factory=dict)
+    data: Data
+    trainings: dict[str, Settings]
+    sessions: list[Session] = field(default_factory=list)
+
+    def finished(self, stage: str = "") -> bool:
+        """Whether a training has come to its end."""
+        return any(one.stage == stage and one.outcome == "finished" for one in self.sessions)
+
+    @property
+    def seconds(self) -> float:
+        """Time of all trainings."""
+        return sum(session.seconds or 0 for session in self.sessions)
+
+    @property
+    def length(self) -> str:
+        """How many updates there are, or epochs."""
+        options = self.trainings[""]
+        if "max-update" in options:
+            return f"{int(str(options['max-update'])):,} updates"
+        return f"{options.get('max-epoch', 'no limit of')} epochs"
+
+    def key(self) -> tuple[Any, ...]:
+        """What runs that differ in nothing but the seed have in common."""
+        trainings = {
+            stage: {name: value for name, value in options.items() if name != "seed"}
+            for stage, options in self.trainings.items()
+        }
+        chosen = (self.experiment, self.model, self.size, self.without, self.data.digest)
+        return (*chosen, json.dumps(trainings, sort_keys=True))
+
+
+def now() -> datetime:
+    """The time in UTC."""
+    return datetime.now(UTC)
+
+
+def read_record(run: Path) -> Record:
+    """The record of a run.
+
+    Raises:
+        InputError: if the folder is that of no run.
+    """
+    path = run / RECORD
+    if not path.is_file():
+        raise InputError(
+            f"{run} is not the folder of a run: name one that `sut-experiment train` made."
+        )
+    return build(Record, read_json(path), Place(path, {}))
+
+
+def write_record(run: Path, record: Record) -> None:
+    """Write the record of a run into its folder."""
+    write_json(run / RECORD, dataclasses.asdict(record))
+
+
+def find_runs(folders: list[Path]) -> list[Path]:
+    """The runs among these folders and below them, in order, each once.
+
+    Raises:
+        InputError: for a folder without any.
+    """
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if (folder / RECORD).is_file():
+            found[folder] = None
+            continue
+        inside = sorted(path.parent for path in folder.rglob(RECORD))
+        if not inside:
+            raise InputError(
+                f"{folder} is not the folder of a run, nor are there any in it: name one that "
+                "`sut-experiment train` made."
+            )
+        found |= dict.fromkeys(inside)
+    return list(found)
+
+
+def differences(before: dict[str, Settings], after: dict[str, Settings]) -> list[str]:
+    """Options in which the trainings of two runs differ, as `name (old, now new)`."""
+    found = []
+    for stage in {**before, **after}:
+        old, new = before.get(stage, {}), after.get(stage, {})
+        for name in {**old, **new}:
+            if old.get(name) != new.get(name):
+                found.append(f"{name} ({old.get(name)}, now {new.get(name)})")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,205 @@
+"""Results of runs that differ in nothing but the seed, put together, beside the paper's."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations, usual_column
+from sut_fairseq.experiments.published import ALL, published
+from sut_fairseq.experiments.reading import read
+from sut_fairseq.experiments.records import Record, read_record
+from sut_fairseq.experiments.schema import Experiment
+
+COLUMNS = (
+    *("data", "split", "model", "size", "subset", "group", "first run", "seeds", "each"),
+    *("mean", "deviation", "paper"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Results on one group of sentences.
+
+    Attributes:
+        subset: which set.
+        by: column that makes the groups, if any.
+        group: which of them.
+        sentences: how many; None where that is not counted.
+        percent: by seed.
+        paper: the paper's number, if it has one.
+    """
+
+    subset: str
+    by: str | None
+    group: str
+    sentences: int | None
+    percent: dict[int, float]
+    paper: float | None
+
+    @property
+    def mean(self) -> float:
+        """Of all seeds."""
+        return statistics.fmean(self.percent.values())
+
+    @property
+    def deviation(self) -> float | None:
+        """Of a sample; None for a single seed."""
+        values = list(self.percent.values())
+        return statistics.stdev(values) if len(values) > 1 else None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but the seed.
+
+    Attributes:
+        experiment: of all of them.
+        runs: record by folder, in the order of their seeds.
+    """
+
+    experiment: Experiment
+    runs: dict[Path, Record]
+
+    @property
+    def first(self) -> Record:
+        """The record of one of them."""
+        return next(iter(self.runs.values()))
+
+    @property
+    def title(self) -> str:
+        """Experiment, data, model, size and what is left out."""
+        record = self.first
+        name = self.experiment.name
+        dataset = "" if record.data.dataset == name else record.data.dataset
+        data = " ".join(part for part in (dataset, record.data.split) if part)
+        words = [
+            f"{name} ({data})" if data else name,
+            record.model,
+            record.size,
+        ]
+        return ", ".join(words) + (f", without {record.without}" if record.without else "")
+
+    def evaluations(self) -> list[list[Evaluated]]:
+        """What every run has been evaluated on in the same way, the usual way first."""
+        found = [{one.asked.name(): one for one in read_evaluations(run)} for run in self.runs]
+        usual = self.experiment.evaluation.subset
+        names = [name for name in found[0] if all(name in of_run for of_run in found)]
+        shared = [[of_run[name] for of_run in found] for name in names]
+        return sorted(
+            shared, key=lambda all_: (not all_[0].asked.plain, all_[0].asked.subset != usual)
+        )
+
+    def on_subset(self, subset: str) -> list[Evaluated]:
+        """The evaluation of each run on a set, as it was trained and in the usual groups.
+
+        Raises:
+            InputError: for a run that has not been evaluated on it.
+        """
+        return [self._evaluation(run, subset) for run in self.runs]
+
+    def rows(self, evaluated: Sequence[Evaluated], by_group: bool) -> list[Row]:
+        """Results on all sentences, or group by group and then all.
+
+        Args:
+            evaluated: by run.
+            by_group: whether groups have rows of their own.
+        """
+        asked = evaluated[0].asked
+        paper: dict[str, float] = {}
+        if asked.plain:
+            data, model = evaluated[0].data, self.first.model
+            paper = published(self.experiment, data, asked.subset, model, asked.by)
+        results = [one.percent() for one in evaluated]
+        groups = [name for name in results[0] if all(name in result for result in results)]
+        if ALL in groups and not by_group:
+            groups = [ALL]
+        sentences = evaluated[0].sentences()
+        return [
+            Row(
+                subset=asked.subset,
+                by="alpha_threshold" if asked.thresholds else asked.by,
+                group=group,
+                sentences=sentences.get(group),
+                percent={
+                    one.seed: result[group] for one, result in zip(self.runs.values(), results)
+                },
+                paper=paper.get(group),
+            )
+            for group in groups
+        ]
+
+    def cells(self, rows: Sequence[Row], subset: str) -> list[dict[str, str]]:
+        """Rows as text by column (`COLUMNS`); `subset` is what that column says."""
+        record = self.first
+        model = record.model + (f" without {record.without}" if record.without else "")
+        about = (record.data.dataset or self.experiment.name, record.data.split, model, record.size)
+        return [
+            dict(
+                zip(
+                    COLUMNS,
+                    (
+                        *(*about, subset, row.group, next(iter(self.runs)).name),
+                        " ".join(map(str, row.percent)),
+                        " ".join(f"{percent:.2f}" for percent in row.percent.values()),
+                        f"{row.mean:.2f}",
+                        "" if row.deviation is None else f"{row.deviation:.2f}",
+                        "" if row.paper is None else f"{row.paper:g}",
+                    ),
+                )
+            )
+            for row in rows
+        ]
+
+    def _evaluation(self, run: Path, subset: str) -> Evaluated:
+        fitting = [
+            one for one in read_evaluations(run) if one.asked.plain and one.asked.subset == subset
+        ]
+        usual = usual_column(self.experiment)
+        fitting.sort(key=lambda one: (one.asked.by != usual, one.asked.search))
+        if not fitting:
+            option = "" if subset == self.experiment.evaluation.subset else f" --subset {subset}"
+            raise InputError(
+                f"{run} has no result on `{subset}`: run `sut-experiment evaluate {run}{option}` "
+                "first."
+            )
+        return fitting[0]
+
+
+def collect(runs: Sequence[Path]) -> list[Group]:
+    """Put the runs together that differ in nothing but the seed, in the order of the first ones.
+
+    Raises:
+        InputError: for a folder that is no run.
+    """
+    found: defaultdict[tuple[object, ...], dict[Path, Record]] = defaultdict(dict)
+    for run in runs:
+        record = read_record(run)
+        found[record.key()][run.resolve()] = record
+    return [
+        Group(
+            experiment=read(next(iter(group.values())).experiment),
+            runs=dict(sorted(group.items(), key=lambda item: item[1].seed)),
+        )
+        for group in found.values()
+    ]
+
+
+def table(groups: Sequence[Group], subsets: Sequence[str], by_group: bool) -> list[dict[str, str]]:
+    """A row for all runs with the same settings, set by set.
+
+    Args:
+        groups: of runs.
+        subsets: which sets; none: that of each experiment.
+        by_group: whether groups of sentences have rows of their own.
+    """
+    return [
+        cells
+        for group in groups
+        for subset in subsets or [group.experiment.evaluation.subset]
+        for cells in group.cells(group.rows(group.on_subset(subset), by_group), subset)
+    ]

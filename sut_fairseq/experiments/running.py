@@ -1,0 +1,298 @@
+"""Running the trainings of experiments: resumed, several side by side."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import provenance, records
+from sut_fairseq.experiments.commands import Machine, Training, plan, program
+from sut_fairseq.experiments.progress import Progress
+from sut_fairseq.experiments.records import LOG, Record, Session
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.settings import Choice
+
+PROGRAM_NAME = "sut-experiment"
+Say = Callable[[str], None]
+_POLL = 0.2  # seconds between looks at a log
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training with all its stages.
+
+    Attributes:
+        experiment: what is run.
+        called: how the record calls the experiment: by its name or the path of its file.
+        choice: which model, size and so on.
+        seed: of the training.
+        data: prepared folder.
+        folder: of the run.
+    """
+
+    experiment: Experiment
+    called: str
+    choice: Choice
+    seed: int
+    data: Path
+    folder: Path
+
+    def trainings(self, machine: Machine) -> list[Training]:
+        """What is run, the stages first."""
+        return plan(self.experiment, self.choice, self.seed, self.data, self.folder, machine)
+
+
+class Trainer:
+    """Runs trainings, one after the other or several side by side.
+
+    Args:
+        machine: its GPUs are used by every training, or each by one of several jobs.
+        jobs: how many trainings run at a time.
+        launcher: words that every command begins with, such as `srun`.
+        say: takes a sentence on what happens.
+    """
+
+    def __init__(
+        self, machine: Machine, *, jobs: int, launcher: Sequence[str] = (), say: Say
+    ) -> None:
+        self._machine = Machine(min(machine.gpus, 1)) if jobs > 1 else machine
+        self._jobs = jobs
+        self._launcher = list(launcher)
+        self._say = say
+        self._devices: queue.Queue[int] = queue.Queue()
+        for number in range(jobs):
+            self._devices.put(number % max(1, machine.gpus))
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._stopped = threading.Event()
+        self._threads = os.environ.get("OMP_NUM_THREADS") or str(
+            1 if jobs > 1 else os.cpu_count() or 1
+        )
+
+    def train(self, runs: Sequence[Run]) -> None:
+        """Run what has not been finished.
+
+        Raises:
+            InputError: before anything runs, if a folder holds a run of other settings; at the end,
+                if trainings failed.
+        """
+        for run in runs:
+            self._prepare(run)
+        if self._jobs == 1:
+            failures = [self._one(run) for run in runs]
+        else:
+            failures = self._side_by_side(runs)
+        sentences = [failure for failure in failures if failure]
+        if sentences:
+            raise InputError("; ".join(sentences))
+
+    def _side_by_side(self, runs: Sequence[Run]) -> list[str]:
+        with ThreadPoolExecutor(self._jobs) as pool:
+            futures = [pool.submit(self._one, run) for run in runs]
+            try:
+                wait(futures, return_when=FIRST_EXCEPTION)
+                return [future.result() for future in futures]
+            except BaseException:
+                self._stopped.set()
+                for future in futures:
+                    future.cancel()
+                for process in list(self._processes):
+                    process.terminate()
+                raise
+
+    def _prepare(self, run: Run) -> Record:
+        """The record of a run, made if there is none.
+
+        Raises:
+            InputError: if the folder holds another run.
+        """
+        settings = {one.name: one.settings for one in run.trainings(self._machine)}
+        data = provenance.describe_data(run.data)
+        if not (run.folder / records.RECORD).exists():
+            run.folder.mkdir(parents=True, exist_ok=True)
+            chosen = run.choice
+            record = Record(
+                experiment=run.called,
+                model=chosen.model,
+                size=chosen.size,
+                without=chosen.without,
+                seed=run.seed,
+                updates=chosen.updates,
+                options=dict(chosen.own),
+                data=data,
+                trainings=settings,
+            )
+            records.write_record(run.folder, record)
+            return record
+        record = records.read_record(run.folder)
+        changed = records.differences(record.trainings, settings)
+        if changed or (record.experiment, record.model) != (run.called, run.choice.model):
+            what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
+            raise InputError(
+                f"{run.folder} holds a run of other settings: {what}; choose another --out."
+            )
+        if record.data.digest != data.digest:
+            raise InputError(
+                f"{run.folder} holds a run on other data ({record.data.folder}): choose another "
+                "--out."
+            )
+        return record
+
+    def _one(self, run: Run) -> str:
+        """Run the unfinished trainings of a run; returns why one failed, or nothing."""
+        if self._stopped.is_set():
+            return ""
+        device = self._devices.get()
+        try:
+            with _locked(run.folder) as lock:
+                for training in run.trainings(self._machine):
+                    failure = self._stage(run, training, device, lock)
+                    if failure:
+                        return failure
+        except InputError as error:
+            return str(error)
+        finally:
+            self._devices.put(device)
+        return ""
+
+    def _stage(self, run: Run, training: Training, device: int, lock: int) -> str:
+        """Run one training unless it is finished; returns why it failed, or nothing."""
+        record = records.read_record(run.folder)
+        what = f"{run.choice.model}, seed {run.seed}"
+        if training.name:
+            what += f", stage {training.name}"
+        if record.finished(training.name):
+            self._say(f"already trained: {what} ({training.folder})")
+            return ""
+        training.folder.mkdir(parents=True, exist_ok=True)
+        log = training.folder / LOG
+        session = Session(
+            stage=training.name,
+            command=[*self._launcher, *training.command()],
+            code=provenance.describe_code(),
+            computer=provenance.describe_computer(self._threads, self._machine.gpus),
+            started=records.now().isoformat(timespec="seconds"),
+        )
+        past = [_closed(run.folder, one) for one in record.sessions]
+        records.write_record(run.folder, replace(record, sessions=[*past, session]))
+        self._say(f"training {what} on {run.data} (log: {log})")
+        start = records.now()
+        status = None
+        try:
+            status = self._call(training.command(), log, training.updates, device, lock)
+        finally:
+            end = records.now()
+            session = replace(
+                session,
+                ended=end.isoformat(timespec="seconds"),
+                seconds=round((end - start).total_seconds(), 1),
+                outcome=_outcome(status),
+            )
+            records.write_record(run.folder, replace(record, sessions=[*past, session]))
+        if status:
+            return f"the training of {what} failed; {log} ends: {_last_line(log)}"
+        self._say(f"trained {what} in {session.seconds:,.0f} s")
+        return ""
+
+    def _call(
+        self, command: list[str], log: Path, updates: int | None, device: int, lock: int
+    ) -> int:
+        """Run fairseq-train; its output goes to the log, from which the progress is read.
+
+        It inherits the lock: should this process be killed, nobody trains in the folder beside it.
+        """
+        environment = {**os.environ, "OMP_NUM_THREADS": self._threads}
+        if self._jobs > 1 and self._machine.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = str(device)
+        with open(log, "a", encoding="utf-8") as file:
+            written = file.tell()
+            process = subprocess.Popen(
+                [*self._launcher, *program(command[0]), *command[1:]],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                pass_fds=(lock,),
+            )
+        self._processes.add(process)
+        try:
+            if self._jobs > 1:
+                return process.wait()
+            with Progress(updates) as progress:
+                _follow(process, log, written, progress)
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        finally:
+            self._processes.discard(process)
+
+
+def _outcome(status: int | None) -> str:
+    """What became of a process, by its exit status; None: nobody waited for it."""
+    if status == 0:
+        return "finished"
+    return "killed" if status is None or status < 0 else "failed"
+
+
+def _follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Progress) -> None:
+    """Show what a process writes into its log, from this position on, until it ends."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        line = ""
+        while True:
+            ended = process.poll() is not None
+            while part := file.readline():
+                line += part
+                if line.endswith("\n"):
+                    progress.read(line)
+                    line = ""
+            if ended:
+                return
+            time.sleep(_POLL)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """Keep other processes out of a run; yields what a child must inherit to do so too.
+
+    Raises:
+        InputError: if one is there already.
+    """
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{folder} is being trained by another process.") from error
+        yield file.fileno()
+
+
+def _closed(folder: Path, session: Session) -> Session:
+    """A session that was killed without a word ended when its log did."""
+    if session.outcome != "running":
+        return session
+    log = folder / session.stage / LOG
+    start = datetime.fromisoformat(session.started)
+    end = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.exists() else start
+    return replace(
+        session,
+        ended=end.isoformat(timespec="seconds"),
+        seconds=max(0.0, round((end - start).total_seconds(), 1)),
+        outcome="killed",
+    )
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it is empty")

@@ -1,0 +1,239 @@
+"""From an experiment to the options of fairseq-train: a merge of mappings.
+
+The rules, all of them:
+
+1. There are levels, from the general to the specific:
+
+       settings
+       model_settings                    rows that name the model
+       sizes.SIZE.settings
+       sizes.SIZE.model_settings
+       ablations.PART.settings           with --without PART
+       ablations.PART.model_settings
+       stages                            settings of a stage, for that stage only
+
+   An option has the value of the most specific level that has it.
+2. On one level a file wins over those that it extends.
+3. Within one level of one file an option of a model has one value: rows that contradict each other
+   are an error.
+4. `null` or `false` takes an option away, `true` is an option without a value.
+5. Formulas (`formulas`) are worked out at the end. `updates` is max-update of the training at
+   hand; in the max-update of a stage it is that of the whole run, which --updates replaces.
+6. What the user writes after `--` replaces what all this gives.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.formulas import evaluate, is_formula
+from sut_fairseq.experiments.schema import (
+    Ablation,
+    Experiment,
+    Rows,
+    Settings,
+    Size,
+    Stage,
+    Value,
+)
+from sut_fairseq.experiments.typed import nearest
+
+_OPTION = re.compile(r"[a-z][a-z0-9-]*")
+LIMIT = "max-update"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is run of an experiment.
+
+    Attributes:
+        model: one of its models.
+        size: one of its sizes.
+        without: the part that is left out, if any.
+        updates: replaces the number of updates that the file has.
+        own: the user's own options of fairseq-train.
+    """
+
+    model: str
+    size: str
+    without: str | None = None
+    updates: int | None = None
+    own: tuple[tuple[str, Value], ...] = ()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A value and where it comes from."""
+
+    value: Value
+    place: str
+
+
+def check_choice_of(experiment: Experiment, choice: Choice) -> None:
+    """Refuse models, sizes and parts that there are not.
+
+    Raises:
+        InputError: naming those that there are.
+    """
+    name = experiment.name
+    _check_name(f"{name} has the models", choice.model, list(experiment.models))
+    _check_name(f"{name} has the sizes", choice.size, list(experiment.sizes))
+    _check_name(
+        f"{name} in size {choice.size} has the models",
+        choice.model,
+        experiment.sizes[choice.size].models or list(experiment.models),
+    )
+    if choice.without is not None:
+        if not experiment.ablations:
+            raise InputError(f"{name} has no parts that --without could leave out.")
+        _check_name("--without takes", choice.without, list(experiment.ablations))
+        part = experiment.ablations[choice.without]
+        _check_name(
+            f"--without {choice.without} is for the models",
+            choice.model,
+            part.models or list(experiment.models),
+        )
+
+
+def _check_name(sentence: str, name: str, there: Sequence[str]) -> None:
+    if name not in there:
+        raise InputError(f"{sentence} {', '.join(there)}, not `{name}`{nearest(name, there)}.")
+
+
+def stages(experiment: Experiment, choice: Choice) -> list[Stage | None]:
+    """Stages of a run in their order; None is the training that counts, the last one."""
+    return [*(experiment.sizes[choice.size].stages or ()), None]
+
+
+def compose(
+    experiment: Experiment, choice: Choice, stage: Stage | None = None, devices: int = 1
+) -> dict[str, Origin]:
+    """Options of one training, each with its origin.
+
+    Args:
+        experiment: what is run.
+        choice: which model, size and so on.
+        stage: the training before the one that counts; None is the latter.
+        devices: how many GPUs compute together; 1 without any.
+
+    Raises:
+        InputError: for a choice that there is not, or rows that contradict each other.
+    """
+    check_choice_of(experiment, choice)
+    merged: dict[str, Origin] = {}
+    for place, settings in _levels(experiment, choice):
+        check_options(settings, place)
+        merged |= {name: Origin(value, place) for name, value in settings.items()}
+    if choice.updates is not None:
+        merged[LIMIT] = Origin(choice.updates, "--updates")
+    limit = merged.get(LIMIT, Origin(None, "")).value
+    names = {"updates": _number(limit), "devices": float(devices)}
+    if stage is not None:
+        place = f"stage {stage.name}"
+        check_options(stage.settings, place)
+        merged |= {name: Origin(value, place) for name, value in stage.settings.items()}
+        limit = _worked_out(merged, LIMIT, names)
+        merged[LIMIT] = Origin(limit, place)
+        names["updates"] = _number(limit)
+    for name, origin in merged.items():
+        merged[name] = Origin(_worked_out(merged, name, names), origin.place)
+    merged |= {name: Origin(value, "your own") for name, value in choice.own}
+    # Not `in (None, False)`, which 0 would be.
+    return {
+        name: one
+        for name, one in merged.items()
+        if one.value is not None and one.value is not False
+    }
+
+
+def _levels(experiment: Experiment, choice: Choice) -> Iterator[tuple[str, Settings]]:
+    """Place and settings of each level and file, in the order in which they are merged."""
+    files = experiment.documents.items()
+    yield from ((f"{file}: settings", one.settings) for file, one in files)
+    for file, one in files:
+        yield from _rows(experiment, choice, file, "model_settings", one.model_settings)
+    yield from _part(experiment, choice, "sizes", choice.size)
+    if choice.without is not None:
+        yield from _part(experiment, choice, "ablations", choice.without)
+
+
+def _part(
+    experiment: Experiment, choice: Choice, key: str, name: str
+) -> Iterator[tuple[str, Settings]]:
+    """Both levels of a size or an ablation."""
+    found: dict[str, Size | Ablation] = {
+        file: getattr(document, key)[name]
+        for file, document in experiment.documents.items()
+        if name in getattr(document, key)
+    }
+    for file, part in found.items():
+        yield f"{file}: {key}.{name}.settings", part.settings
+    for file, part in found.items():
+        place = f"{key}.{name}.model_settings"
+        yield from _rows(experiment, choice, file, place, part.model_settings)
+
+
+def _rows(
+    experiment: Experiment, choice: Choice, file: str, place: str, rows: Rows
+) -> Iterator[tuple[str, Settings]]:
+    """The rows of a table that name the model.
+
+    Raises:
+        InputError: if two of them give one option different values, or one of the experiment's own
+            names a model that there is not.
+    """
+    merged: dict[str, tuple[Value, str]] = {}
+    for row, settings in rows.items():
+        patterns = row.split()
+        for pattern in patterns:
+            # What a shared file says about models that this experiment has not got is for others.
+            if file == experiment.name and not fnmatch.filter(experiment.models, pattern):
+                raise InputError(
+                    f"{experiment.path}: {place}: there is no model `{pattern}`"
+                    f"{nearest(pattern, experiment.models)}."
+                )
+        if not any(fnmatch.fnmatchcase(choice.model, pattern) for pattern in patterns):
+            continue
+        yield f"{file}: {place}.{row}", settings
+        for option, value in settings.items():
+            before, other = merged.setdefault(option, (value, row))
+            if before != value:
+                raise InputError(
+                    f"{file}: {place}: the rows `{other}` and `{row}` give {choice.model} "
+                    f"different values of {option}, {before} and {value}: let only one of them."
+                )
+
+
+def _worked_out(merged: Mapping[str, Origin], option: str, names: Mapping[str, float]) -> Value:
+    """The value of an option, of its formula where it has one."""
+    if option not in merged:
+        return None
+    value, place = merged[option].value, merged[option].place
+    if not isinstance(value, str) or not is_formula(value):
+        return value
+    try:
+        return evaluate(value, names)
+    except InputError as error:
+        raise InputError(f"{place}: {option}: {error}") from error
+
+
+def _number(limit: Value) -> float:
+    """Updates of a training whose max-update is given; infinitely many without a limit."""
+    return float(limit) if isinstance(limit, int) else math.inf
+
+
+def check_options(settings: Settings, place: str) -> None:
+    """Refuse names that no option of fairseq-train can have.
+
+    Raises:
+        InputError: saying how options are spelt.
+    """
+    for name in settings:
+        if not _OPTION.fullmatch(name):
+            spelt = name.lstrip("-").replace("_", "-").lower()
+            raise InputError(f"{place}: options are spelt like `{spelt}`, not `{name}`.")

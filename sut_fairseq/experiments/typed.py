@@ -1,0 +1,182 @@
+"""From what a YAML file holds to dataclasses; what does not fit is refused with its place."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from sut_fairseq.errors import InputError
+
+T = TypeVar("T")
+
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a mapping",
+    type(None): "nothing",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands: a file, and the keys that lead there."""
+
+    file: Path
+    lines: Mapping[tuple[str, ...], int]
+    keys: tuple[str, ...] = ()
+
+    def __truediv__(self, key: object) -> Place:
+        return Place(self.file, self.lines, (*self.keys, str(key)))
+
+    def __str__(self) -> str:
+        line = self.lines.get(self.keys)
+        at = f"{self.file}, line {line}" if line else str(self.file)
+        return f"{at}: {'.'.join(self.keys)}" if self.keys else at
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean ...?)`, or nothing where no known name is like it."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean `{close[0]}`?)" if close else ""
+
+
+def read_yaml(path: Path) -> tuple[Any, Place]:
+    """The contents of a YAML file, and its place.
+
+    Raises:
+        InputError: if it cannot be read, is no YAML, or has a key twice.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read as a YAML file: {reason}.") from error
+    lines: dict[tuple[str, ...], int] = {}
+    _find_lines(node, (), path, lines)
+    return content, Place(path, lines)
+
+
+def _find_lines(
+    node: yaml.Node | None, keys: tuple[str, ...], path: Path, lines: dict[tuple[str, ...], int]
+) -> None:
+    """Fill in the line of every key, counted from 1."""
+    if isinstance(node, yaml.SequenceNode):
+        for number, child in enumerate(node.value):
+            _find_lines(child, (*keys, str(number)), path, lines)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, child in node.value:
+        name = (*keys, str(key.value))
+        line = key.start_mark.line + 1
+        if name in lines:
+            raise InputError(
+                f"{path}, line {line}: the key `{key.value}` is there twice (first in line "
+                f"{lines[name]}): leave one of them out."
+            )
+        lines[name] = line
+        _find_lines(child, name, path, lines)
+
+
+def build(kind: type[T], value: Any, place: Place) -> T:
+    """Make an object of a type from what a file holds.
+
+    Args:
+        kind: a dataclass whose fields have types that this function knows: dataclasses, `str`,
+            `int`, `float`, `bool`, `list[...]`, `dict[str, ...]`, and unions of those.
+        value: what YAML made of the text.
+        place: of the value.
+
+    Raises:
+        InputError: for an unknown key, a key that is missing, or a value of another type.
+    """
+    result: T = _convert(kind, value, place)
+    return result
+
+
+def _convert(kind: Any, value: Any, place: Place) -> Any:
+    origin = get_origin(kind)
+    if origin in (types.UnionType,):
+        return _one_of(get_args(kind), value, place)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, value, place)
+    if origin is dict:
+        _check_type(isinstance(value, dict), dict, value, place)
+        return {
+            _key(key, place / key): _convert(get_args(kind)[1], item, place / key)
+            for key, item in value.items()
+        }
+    if origin is list:
+        # One text may stand for a list of one.
+        values = [value] if isinstance(value, str) else value
+        _check_type(isinstance(values, list), list, value, place)
+        return [_convert(get_args(kind)[0], item, place / n) for n, item in enumerate(values)]
+    if kind is float:
+        _check_type(
+            isinstance(value, (int, float)) and not isinstance(value, bool), float, value, place
+        )
+        return float(value)
+    if kind is int:
+        _check_type(isinstance(value, int) and not isinstance(value, bool), int, value, place)
+    else:
+        _check_type(isinstance(value, kind), kind, value, place)
+    return value.strip() if kind is str else value
+
+
+def _one_of(kinds: tuple[Any, ...], value: Any, place: Place) -> Any:
+    """The first type that the value has; where it has none, say what is allowed."""
+    for kind in kinds:
+        plain = get_origin(kind) or kind
+        fits = isinstance(value, plain) if isinstance(plain, type) else False
+        if dataclasses.is_dataclass(kind):
+            fits = isinstance(value, dict)
+        if plain is list and isinstance(value, str):
+            fits = True
+        if plain is float and type(value) is int and int not in kinds:
+            fits = True
+        if plain in (int, float) and isinstance(value, bool):
+            fits = False
+        if fits:
+            return _convert(kind, value, place)
+    names = [_NAMES.get(get_origin(kind) or kind, "a mapping") for kind in kinds]
+    allowed = ", ".join(name for name in names if name != "nothing")
+    raise InputError(f"{place} must be {allowed}, but is {value!r} instead.")
+
+
+def _dataclass(kind: Any, value: Any, place: Place) -> Any:
+    _check_type(isinstance(value, dict), dict, value, place)
+    fields = {one.name: one for one in dataclasses.fields(kind)}
+    for key in value:
+        if key not in fields:
+            raise InputError(
+                f"{place / key} is an unknown key{nearest(str(key), fields)}; there are "
+                f"{', '.join(fields)}."
+            )
+    for name, one in fields.items():
+        required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        if required and name not in value:
+            raise InputError(f"{place} needs the key `{name}`.")
+    hints = get_type_hints(kind)
+    return kind(**{key: _convert(hints[key], item, place / key) for key, item in value.items()})
+
+
+def _key(key: Any, place: Place) -> str:
+    if isinstance(key, bool) or not isinstance(key, (str, int, float)):
+        raise InputError(f"{place}: YAML reads this key as {key!r}; put it into quotes.")
+    return str(key)
+
+
+def _check_type(fits: bool, kind: Any, value: Any, place: Place) -> None:
+    if not fits:
+        raise InputError(f"{place} must be {_NAMES[kind]}, but is {value!r} instead.")

@@ -1,0 +1,272 @@
+"""`sut-experiment` from data to tables: real data, trainings, kills and evaluations, all tiny."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sut_fairseq.cli import experiment
+from sut_fairseq.experiments.records import read_record
+from tests.integration.commands import Argument, Finished, run, words
+
+NAME = "sut-experiment"
+
+# Stands for the package of data preparation where that is not installed.
+_STAND_IN = """
+import runpy, sys
+folder = {generators!r}
+sys.path.insert(0, folder)
+del sys.argv[0]
+runpy.run_path(f"{{folder}}/{{sys.argv[0]}}.py", run_name="__main__")
+"""
+
+
+@pytest.fixture
+def place(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """An empty folder to work in."""
+    folder = tmp_path_factory.mktemp("place")
+    if importlib.util.find_spec("sut_data") is None:
+        package = tmp_path_factory.mktemp("packages") / "sut_data"
+        package.mkdir()
+        generators = str(repository / "data-prep" / "generators")
+        (package / "__init__.py").touch()
+        (package / "__main__.py").write_text(_STAND_IN.format(generators=generators))
+        monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def prepare(*arguments: Argument) -> None:
+    """Run `sut-experiment prepare` in this process."""
+    assert experiment.main(["prepare", *map(str, arguments)]) == 0
+
+
+def call(place: Path, line: str, *more: Argument, ok: bool = True) -> Finished:
+    return run(NAME, *words(line), *more, cwd=place, ok=ok)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_seeds_side_by_side(place: Path) -> None:
+    """Exact match: prepare, train two seeds, evaluate, compare, report, sweep."""
+    prepare("scan", "--", "--limit", 24)
+    train = "train scan --size small --updates 3 --seeds 1 2 --jobs 2"
+    first = call(place, train)
+    assert "Traceback" not in first.stdout + first.stderr and '"num_updates"' not in first.stdout
+    runs = [place / "runs" / "scan" / f"scan-simple-sut-small-seed-{seed}" for seed in (1, 2)]
+    for seed, one in enumerate(runs, start=1):
+        assert f"trained sut, seed {seed} in " in first.stdout
+        assert f"{NAME} evaluate {one}" in first.stdout
+        record = read_record(one)
+        (session,) = record.sessions
+        assert (record.seed, record.updates, session.outcome) == (seed, 3, "finished")
+        assert session.command[:2] == ["fairseq-train", str(place / "data-bin" / "scan-simple")]
+        assert session.seconds and session.code.version and session.computer.torch
+        assert (record.data.dataset, record.data.split, record.data.limited) == (
+            "scan",
+            "simple",
+            True,
+        )
+    again = call(place, train).stdout
+    assert again.count("already trained: sut, seed") == 2 and "training sut" not in again
+    refused = call(place, "train scan --size small --updates 4", "--out", runs[0], ok=False)
+    assert "holds a run of other settings: " in refused.last_line
+    assert "max-update (3, now 4)" in refused.last_line
+
+    shown = call(place, "evaluate runs/scan").stdout
+    assert shown.count("target_length") == 6  # in the tables and in the names of their files
+    for one in runs:
+        *groups, total = rows_of(one / "test-by-target_length.csv")
+        assert total["group"] == "all"
+        assert sum(int(row["sentences"]) for row in groups) == int(total["sentences"]) == 24
+        assert (one / "test-by-target_length.png").stat().st_size > 0
+    table = call(place, "compare runs/scan --csv rows.csv").stdout.splitlines()
+    assert len(table) == 2 and table[1].split()[:5] == words("scan simple sut small test")
+    (row,) = rows_of(place / "rows.csv")
+    assert row["seeds"] == "1 2" and row["deviation"] != ""
+    call(place, "report runs --out page.md")
+    page = (place / "page.md").read_text()
+    assert page.startswith(
+        "## scan (simple), sut, small\n\n`sut-experiment train scan --split simpl"
+    )
+    assert f"| {read_record(runs[1]).data.digest} |" in page
+
+    call(place, "evaluate", runs[0], "--sweep", "--max-sentences", 3)
+    rows = rows_of(runs[0] / "test-thresholds-first-3.csv")
+    assert [row["alpha_threshold"] for row in rows] == [
+        *(f"0.{tenth}" for tenth in range(1, 10)),
+        "0.999",
+    ]
+    skipped = [float(row["skipped"]) for row in rows]
+    assert skipped == sorted(skipped, reverse=True)
+
+
+def test_short_sources_first_killed_and_resumed(place: Path) -> None:
+    """A router: a stage on short expressions, then one that is killed and goes on."""
+    prepare("arithmetic", "--", "--sizes", 400, 40, 10, 10)
+    train = "train arithmetic --size small --models lstm --updates 18 --out run"
+    more = ("--", "--save-interval-updates", 3, "--validate-interval-updates", 1000)
+    killed = run(
+        *(NAME, *words(train), *more),
+        cwd=place,
+        ok=False,
+        kill_when=place / "run" / "checkpoints" / "checkpoint_last.pt",
+    )
+    assert killed.status != 0
+    _stop_what_it_left(place / "run")
+    done = call(place, train, *more).stdout
+    assert "already trained: lstm, seed 1, stage up-to-13" in done
+    assert done.count(f"{NAME} evaluate ") == 1
+    stage, *sessions = read_record(place / "run").sessions
+    assert (stage.stage, stage.outcome) == ("up-to-13", "finished")
+    assert [one.outcome for one in sessions] == ["killed", "finished"]
+    assert all(one.seconds is not None for one in sessions)
+
+    first, second = ((place / "run" / name / "train.log").read_text() for name in ("up-to-13", ""))
+    for log, updates in ((first, 6), (second, 18)):
+        assert f'"train_num_updates": "{updates}"' in log
+    text = place / "data-bin" / "arithmetic" / "text" / "train.src"
+    lengths = Counter(len(line.split()) for line in text.open())
+    # As many of each length as of the most frequent one.
+    left_out = max(lengths.values()) * sum(length > 13 for length in lengths)
+    assert left_out and f"{left_out} samples have invalid sizes" in first.replace(",", "")
+    assert "invalid sizes" not in second
+    start = place / "run" / "up-to-13" / "checkpoints" / "checkpoint_last.pt"
+    own = place / "run" / "checkpoints" / "checkpoint_last.pt"
+    assert f"Loaded checkpoint {start} " in second and f"Loaded checkpoint {own} " in second
+
+    call(place, "evaluate run")
+    shown = [line.split() for line in call(place, "compare run --groups").stdout.splitlines()[1:]]
+    assert [line[:5] for line in shown] == [
+        ["arithmetic", "lstm", "small", "test", group] for group in ("7", "8", "all")
+    ]
+    assert shown[2][-1] == "74"  # the paper's
+
+
+def _stop_what_it_left(run: Path) -> None:
+    """A training outlives the command that was killed, and keeps its folder to itself."""
+    command = json.loads((run / "run.json").read_text())["sessions"][-1]["command"]
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if line[-len(command) : -1] == command[1:]:
+            os.kill(int(process.name), 9)
+            while process.exists():
+                time.sleep(0.05)
+
+
+def test_a_users_own_experiment(place: Path) -> None:
+    """Classification, by the path of a file that extends one of ours."""
+    prepare("listops", "--", *words("--sizes 60 10 10 --min-length 3 --max-length 30"))
+    content = {
+        "extends": "listops",
+        "sizes": {
+            "tiny": {
+                "settings": {"max-update": 2, "batch-size": 8, "optimizer": "adam", "lr": 0.01},
+                "model_settings": {"sut": {"arch": "sut_tiny", "encoder-layers": 2}},
+            }
+        },
+        "evaluation": {"by": "source_length"},
+        "published": [
+            {"table": "mine", "split": "lra", "by": "source_length", "numbers": {"sut": 50}}
+        ],
+    }
+    (place / "mine.yaml").write_text(yaml.safe_dump(content))
+    call(place, "train mine.yaml --size tiny --data data-bin/listops --out run")
+    assert read_record(place / "run").experiment == str(place / "mine.yaml")
+    shown = call(place, "evaluate run").stdout
+    assert "accuracy" in shown
+    page = call(place, "report run").stdout
+    assert "sut-experiment train mine.yaml --data listops --models sut --size tiny" in page
+    other = call(place, "evaluate run --steps 3 --by depth --data data-bin/listops").stdout
+    assert "test-by-depth-3-steps-listops.csv" in other
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "train scan",
+            "there is no folder data-bin/scan-simple: make it with `sut-exper",
+        ),
+        ("train scan --split nosuch", "scan has the splits simple, length, addprim_jump"),
+        ("train scan --data .", ". has no dict.src.txt: make the folder with `sut-prepare` first."),
+        ("train scan --updates 0", "must be a whole number of at least 1, but is '0'"),
+        ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
+        ("train mine.yaml", "mine.yaml cannot be read as a YAML file"),
+        ("train scan --fast", "unrecognized arguments: --fast"),
+        ("prepare scan --split nosuch", "not `nosuch`"),
+        ("list -- --lr 1", "list takes no options after --."),
+        ("evaluate", "no run is given: name folders that `sut-experiment train` made, or --data"),
+        ("evaluate nothing", "nothing is not the folder of a run, nor are there any in it"),
+        ("evaluate --checkpoints .", "--checkpoints needs --data"),
+        (
+            "evaluate --checkpoints . --data . --by x",
+            "--by means nothing for --checkpoints",
+        ),
+        ("compare nothing", "nothing is not the folder of a run, nor are there any in it"),
+        ("compare . --csv no/table.csv", "there is no such folder; make it first."),
+    ],
+)
+def test_bad_options(
+    line: str, sentence: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status: object = experiment.main(words(line))
+    except SystemExit as ending:  # argparse
+        status = ending.code
+    shown = capsys.readouterr()
+    assert status == 2 and shown.out == ""
+    last = shown.err.rstrip().rpartition("\n")[2]
+    assert last.startswith(NAME) and ": error: " in last and sentence in last
+
+
+def test_help_and_listing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert experiment.main(["list"]) == 0
+    assert "logical_inference" in capsys.readouterr().out
+    assert experiment.main(words("show logical_inference --size small")) == 0
+    shown = capsys.readouterr().out
+    assert "Table 5, full, test" in shown and "7: 98, 8: 97" in shown
+    assert "logical_inference: sizes.small.settings" in shown
+    assert experiment.main(words("show example --file")) == 0
+    assert capsys.readouterr().out.startswith("# Every key that the file of an experiment may have")
+    for command in words("list show prepare train evaluate compare report"):
+        with pytest.raises(SystemExit) as ending:
+            experiment.main([command, "--help"])
+        assert ending.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: {NAME} {command} ")
+
+
+def test_dry_run_with_a_launcher(
+    data: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["train", "wmt14", "--data", str(data), *words("--dry-run --gpus 16 --launcher")]
+    line.append("srun -n 16")
+    assert experiment.main([*line, "--", "--distributed-port", "5"]) == 0
+    (shown,) = capsys.readouterr().out.splitlines()
+    assert shown.startswith(f"srun -n 16 fairseq-train {data} --user-dir ")
+    assert "--update-freq 2 " in shown and "--distributed-port 5 " in shown
+    assert not (place / "runs").exists()
+
+
+@pytest.mark.parametrize("script", ["launch_slurm.sh", "launch_torchrun.sh"])
+def test_help_of_launch_examples(script: str, repository: Path) -> None:
+    command = ["bash", str(repository / "scripts" / script), "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("usage: ") and f"scripts/{script} NAME" in shown.stdout

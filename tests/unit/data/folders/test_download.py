@@ -1,0 +1,187 @@
+"""Downloads from a server on this machine that breaks off, does not resume, or has another file."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from sut_data.errors import InputError
+from sut_data.folders.download import fetch
+
+CONTENT = os.urandom(3 << 20)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one file at every path but /absent; tests change what it holds and how it behaves."""
+
+    content = CONTENT
+    etag: str | None = '"1"'
+    resumes = True
+    breaks_after: int | None = None
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.requests: list[str | None] = []  # their Range header
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/file"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:  # noqa: N802
+        server, wanted = self.server, self.headers.get("Range")
+        server.requests.append(wanted)
+        if self.path == "/absent":
+            self.send_error(404)
+            return
+        start = 0
+        if wanted and server.resumes and self.headers.get("If-Range") == server.etag:
+            start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            if start >= len(server.content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            last = len(server.content) - 1
+            self.send_header("Content-Range", f"bytes {start}-{last}/{len(server.content)}")
+        else:
+            self.send_response(200)
+        if server.etag:
+            self.send_header("ETag", server.etag)
+        body = server.content[start:]
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: server.breaks_after])
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture()
+def server() -> Iterator[Server]:
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture()
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "downloads" / "file"
+
+
+def interrupt(server: Server, file: Path, after: int = 1_000_000) -> None:
+    server.breaks_after = after
+    with pytest.raises(InputError, match=f"ended after {after:,} of 3,145,728 bytes") as error:
+        fetch(server.url, file, SHA256)
+    assert "run the same command again" in str(error.value) and "\n" not in str(error.value)
+    server.breaks_after = None
+    assert not file.exists()
+
+
+def test_a_file_is_downloaded_once(server: Server, file: Path) -> None:
+    assert fetch(server.url, file, SHA256) == file
+    assert file.read_bytes() == CONTENT
+    assert os.listdir(file.parent) == ["file"]
+    assert fetch(server.url, file, SHA256) == file
+    assert server.requests == [None]
+
+
+def test_an_interrupted_download_is_resumed(server: Server, file: Path) -> None:
+    interrupt(server, file)
+    assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+    assert server.requests == [None, "bytes=1000000-"]
+    assert os.listdir(file.parent) == ["file"]
+
+
+def test_without_resuming_it_starts_again(server: Server, file: Path) -> None:
+    interrupt(server, file)
+    server.resumes = False
+    assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("etag", ['"2"', None])
+def test_two_versions_are_never_joined(server: Server, file: Path, etag: str | None) -> None:
+    server.etag = etag and '"1"'
+    interrupt(server, file)
+    server.content, server.etag = b"changed" * 999_999, etag
+    assert fetch(server.url, file, None).read_bytes() == server.content
+
+
+def test_too_much_is_thrown_away(server: Server, file: Path) -> None:
+    """All had arrived when the process was killed, or a longer file was there before."""
+    interrupt(server, file)
+    for surplus in (CONTENT, CONTENT + b"x"):
+        (file.parent / "file.part").write_bytes(surplus)
+        (file.parent / "file.part.version").write_text('"1"')
+        assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+        file.unlink()
+
+
+def test_a_wrong_checksum_is_refused(server: Server, file: Path) -> None:
+    server.content = CONTENT[:-1] + b"?"
+    for _ in range(2):
+        with pytest.raises(InputError, match="differs from the official one"):
+            fetch(server.url, file, SHA256)
+        assert not os.listdir(file.parent)
+    server.content = CONTENT
+    fetch(server.url, file, SHA256)
+    file.write_bytes(b"spoilt later")
+    assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+
+
+def test_without_an_official_checksum_the_first_is_kept(
+    server: Server, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetch(server.url, file, None)
+    assert f"SHA-256 {SHA256} (recorded" in capsys.readouterr().out
+    record = file.parent / "file.sha256"
+    assert record.read_text() == f"{SHA256}  file\n"
+    fetch(server.url, file, None)
+    assert len(server.requests) == 1
+    file.unlink()
+    server.content = b"another"
+    with pytest.raises(InputError, match=r"differs from that of the first download"):
+        fetch(server.url, file, None)
+    assert os.listdir(file.parent) == ["file.sha256"]
+
+
+def test_the_checksum_may_be_that_of_the_content(server: Server, file: Path) -> None:
+    server.content = gzip.compress(b"a\nb\n")
+    right = hashlib.sha256(b"a\nb\n").hexdigest()
+    assert fetch(server.url, file, right, of_content=True).read_bytes() == server.content
+    server.content = b"no gzip"
+    file.unlink()
+    with pytest.raises(InputError, match="differs from the official one"):
+        fetch(server.url, file, right, of_content=True)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("{}absent", "404 Not Found"),
+        ("http://127.0.0.1:9/file", "Connection refused"),
+        ("http://name.invalid/file", "Name or service not known|Temporary failure|No address"),
+        ("no address", "unknown url type"),
+    ],
+)
+def test_what_cannot_be_reached(server: Server, file: Path, address: str, reason: str) -> None:
+    with pytest.raises(InputError, match=rf"could not be downloaded \(.*({reason})") as error:
+        fetch(address.format(server.url.removesuffix("file")), file, None)
+    assert re.search("give its folder with --raw", str(error.value))
+    assert not file.exists()

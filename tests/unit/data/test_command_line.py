@@ -1,0 +1,167 @@
+"""The parser, the ends of commands, files written whole, and tables."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sut_data.command_line import Parser, run_command, whole_number
+from sut_data.errors import InputError, check_choice
+from sut_data.files import written_whole
+from sut_data.main import main, set_files, summary
+from sut_data.tables import table
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²", "٣"])
+def test_only_whole_numbers_from_1_on(text: str) -> None:
+    assert whole_number("12") == 12
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number of at least 1"):
+        whole_number(text)
+
+
+@pytest.mark.parametrize("words", [["--nothing"], ["--fil", "x"], []])
+def test_a_wrong_command_line_is_one_line(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = Parser("sut-x")
+    parser.add_argument("--file", required=True)
+    with pytest.raises(SystemExit) as ending:
+        parser.parse_args(words)
+    assert ending.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sut-x: error: ") and line.endswith("; see `sut-x --help`.")
+
+
+def test_help_wraps_paragraphs_and_keeps_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "word " * 12 + "end:\n  a   one\n  b   two\nafter it\n\nlast\n"
+    shown = Parser("sut-x", text).format_help().partition("\n\n")[2]
+    assert shown.startswith("word " * 6 + "word\n" + "word " * 5 + "end:\n  a   one\n  b   two\n")
+    assert "  b   two\nafter it\n\nlast\n\noptions:" in shown
+
+
+def _raise(error: BaseException) -> Callable[[], None]:
+    def body() -> None:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "sentence"),
+    [
+        (InputError("a,\n  b."), 1, "x: error: a, b."),
+        (FileNotFoundError(2, "No such file", "f"), 1, "x: error: `f`: No such file."),
+        (KeyboardInterrupt(), 130, "x: interrupted."),
+        (ModuleNotFoundError("no", name="nice"), 1, f"nice is not installed for {sys.executable}"),
+        (
+            ModuleNotFoundError("no", name="subword_nmt.apply_bpe"),
+            1,
+            "this needs subword-nmt, which is not installed: run `pip install 'sut_fairseq[text]'`",
+        ),
+    ],
+)
+def test_what_the_user_can_cause_is_one_sentence(
+    error: BaseException, status: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command("x", _raise(error), bad_input=1) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert sentence in line
+
+
+@pytest.mark.parametrize("error", [KeyError("k"), ModuleNotFoundError("no", name="sut_data.x")])
+def test_a_defect_of_ours_keeps_its_traceback(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        run_command("x", _raise(error))
+
+
+def test_a_reader_may_leave() -> None:
+    program = "from sut_data.main import main; import sys; sys.exit(main(['scan', '--help']))"
+    code = f'{sys.executable} -c "{program}" | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}'
+    shell = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
+    assert (shell.stdout, shell.stderr) == ("0\n", "")
+
+
+def test_a_choice_is_checked_in_one_sentence() -> None:
+    check_choice("kind", "a", ["a", "b"])
+    with pytest.raises(InputError, match="`kind` must be one of a, b, but is c instead"):
+        check_choice("kind", "c", iter(["a", "b"]))
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    with written_whole(path) as partial:
+        partial.write_text("one")
+        assert partial.suffix == ".png" and not path.exists()
+    with pytest.raises(KeyError), written_whole(path) as partial:
+        partial.write_text("two")
+        raise KeyError
+    assert [child.name for child in tmp_path.iterdir()] == ["a.png"]
+    assert path.read_text() == "one"
+    with written_whole(path) as partial:
+        partial.write_text("three")
+    assert path.read_text() == "three"
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), written_whole(tmp_path / "new") as partial:
+        (partial / "deep").mkdir(parents=True)
+        raise KeyError
+    assert not [*tmp_path.iterdir()]
+    with written_whole(tmp_path / "new") as partial:
+        partial.mkdir()
+        (partial / "file").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "file"]
+
+
+def test_tables() -> None:
+    rows = [("name", "n", "remark"), ("long name", 12345, ""), ("é", 7, "yes")]
+    assert table(rows, "<><").splitlines() == [
+        "name           n  remark",
+        "long name  12345",
+        "é              7  yes",
+    ]
+    assert table([("a", 1, 22), ("bb", 333, 4)]).splitlines() == ["a     1  22", "bb  333   4"]
+    assert table([]) == ""
+
+
+def test_every_set_says_in_a_line_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    listed = capsys.readouterr().out
+    assert {"scan", "cfq", "parallel_text", "wmt14_en_de"} < set(set_files())
+    for name, file in set_files().items():
+        assert f"\n  {name} " in listed and summary(file) in listed
+        assert summary(file).endswith(".") and len(summary(file)) < 100
+    with pytest.raises(SystemExit) as ending:
+        main(["--help"])
+    assert ending.value.code == 0
+    assert capsys.readouterr().out == listed
+
+
+@pytest.mark.parametrize(("name", "near"), [("scam", "scan"), ("wmt14", "wmt14_en_de"), ("?", "")])
+def test_an_unknown_set_is_refused_with_the_nearest(
+    name: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--out", "o"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"sut-prepare: error: there is no data set `{name}`; did you mean `{near}"
+    )
+
+
+@pytest.mark.parametrize("name", list(set_files()))
+def test_each_set_has_a_door_and_names_itself(
+    name: str, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    door = repository / "data-prep" / f"{name}.sh"
+    assert len(door.read_text().splitlines()) == 2
+    for command, shown in ((name, f"sut-prepare {name}"), (door.name, door.name)):
+        with pytest.raises(SystemExit) as ending:
+            main([command, "--help"])
+        assert ending.value.code == 0
+        assert capsys.readouterr().out.startswith(f"usage: {shown} ")

@@ -1,0 +1,232 @@
+"""Files of experiments: what is refused, how settings are merged, what ours say."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import reading
+from sut_fairseq.experiments.commands import read_words, words
+from sut_fairseq.experiments.formulas import evaluate
+from sut_fairseq.experiments.schema import (
+    Ablation,
+    Document,
+    Evaluation,
+    Published,
+    Size,
+    Stage,
+)
+from sut_fairseq.experiments.settings import Choice, compose, stages
+
+SMALLEST: dict[str, Any] = {
+    "shows": "nothing",
+    "models": {"a": "", "b": ""},
+    "sizes": {"one": {}},
+    "metric": "exact_match",
+}
+
+
+def write(folder: Path, name: str = "mine", **keys: Any) -> Path:
+    """A file of an experiment that has what it must have, and these keys."""
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump({**SMALLEST, **keys}, sort_keys=False))
+    return path
+
+
+def options_of(path: Path, model: str = "a", size: str = "one", **more: Any) -> dict[str, Any]:
+    """Options of the last training, as the file gives them."""
+    composed = compose(reading.read(str(path)), Choice(model, size, **more))
+    return {name: origin.value for name, origin in composed.items()}
+
+
+def test_merge_rules(tmp_path: Path) -> None:
+    """Specific levels win; on one level a file wins over those that it extends."""
+    (tmp_path / "base.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "settings": {"x": "base", "y": "base", "z": "base", "kept": True},
+                "model_settings": {"a": {"y": "base of a"}, "elsewhere": {"x": "not ours"}},
+                "sizes": {"one": {"settings": {"z": "base of size"}}},
+            }
+        )
+    )
+    path = write(
+        tmp_path,
+        extends="base",
+        settings={"x": "own", "y": "own", "z": "own", "gone": 1},
+        sizes={
+            "one": {
+                "settings": {"gone": None, "w": "size"},
+                "model_settings": {"a b": {"w": "rows"}, "*": {"v": 0}},
+                "stages": [{"name": "first", "settings": {"max-update": "= updates // 2"}}],
+            }
+        },
+        ablations={"part": {"settings": {"w": "ablation"}, "models": ["a"]}},
+    )
+    common = {"x": "own", "z": "base of size", "kept": True, "v": 0}
+    assert options_of(path) == {**common, "y": "base of a", "w": "rows"}
+    assert options_of(path, "b") == {**common, "y": "own", "w": "rows"}
+    assert options_of(path, without="part")["w"] == "ablation"
+    own = (("w", "mine"), ("kept", False))
+    changed = options_of(path, updates=7, own=own)
+    assert changed["w"] == "mine" and "kept" not in changed and changed["max-update"] == 7
+    origin = compose(reading.read(str(path)), Choice("a", "one"))["y"]
+    assert origin.place == "base: model_settings.a"
+
+
+def test_stages_and_formulas(tmp_path: Path) -> None:
+    """`updates` are those of the training at hand, but in max-update of a stage."""
+    path = write(
+        tmp_path,
+        settings={"max-update": 9, "total": "= updates", "every": "= min(1000, updates - 1)"},
+        sizes={
+            "one": {"stages": [{"name": "s", "settings": {"max-update": "=ceil(updates / 2)"}}]}
+        },
+    )
+    experiment = reading.read(str(path))
+    for updates, lengths in ((None, (5, 9)), (100, (50, 100))):
+        choice = Choice("a", "one", updates=updates)
+        for stage, length in zip(stages(experiment, choice), lengths):
+            found = compose(experiment, choice, stage)
+            assert found["max-update"].value == found["total"].value == length
+            assert found["every"].value == length - 1
+
+
+@pytest.mark.parametrize(
+    ("formula", "sentence"),
+    [
+        ("= updates +", "is not a formula"),
+        ("= updates / 2", "is 3.5, not a whole number; round it with // or ceil()"),
+        ("= __import__('os')", "cannot stand in a formula: use numbers, updates, devices"),
+        ("= updates // 0", "is not a formula"),
+        ("= nothing", "`nothing` cannot stand in a formula"),
+        ("= max()", "is not a formula"),
+    ],
+)
+def test_bad_formulas(formula: str, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        evaluate(formula, {"updates": 7, "devices": 1})
+    assert sentence in str(caught.value)
+
+
+def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
+    path = write(tmp_path, settings={"total": "= updates"})
+    with pytest.raises(InputError, match=r"mine: settings: total: .* set max-update"):
+        options_of(path)
+    assert options_of(path, updates=5)["total"] == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("setings: {}", "line 1: setings is an unknown key (did you mean `settings`?); there are"),
+        (
+            "sizes:\n  one:\n    model_setings: {}",
+            "line 3: sizes.one.model_setings is an unknown key (did you mean `model_settings`?)",
+        ),
+        ("settings: {lr: [1]}", "line 1: settings.lr must be text, a whole number, a number, true"),
+        ("models: some", "line 1: models must be a mapping, but is 'some' instead."),
+        (
+            "evaluation: {beam: many}",
+            "line 1: evaluation.beam must be a whole number, but is 'many' instead.",
+        ),
+        ("shows: [1]", "line 1: shows must be text, but is [1] instead."),
+        ("metric: a\nshows: b\nmetric: c", "line 3: the key `metric` is there twice (first in li"),
+        ("a: b: c", "cannot be read as a YAML file"),
+        ("- a", "must be a mapping, but is ['a'] instead."),
+        ("published: [{split: x, numbers: {}}]", "published.0 needs the key `table`."),
+        (
+            "published: [{table: x, numbers: {sut: {yes: 1}}}]",
+            "YAML reads this key as True; put it into quotes.",
+        ),
+        ("extends: _comon", "there is no file _comon.yaml (did you mean `_common`?)"),
+        ("extends: mine", "extends itself: mine -> mine."),
+        ("shows: x\nmetric: y\nsizes: {one: {}}", "needs the key `models`."),
+    ],
+)
+def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        reading.read(str(path))
+    assert sentence in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "choice", "sentence"),
+    [
+        ({}, Choice("c", "one"), "mine has the models a, b, not `c`."),
+        ({}, Choice("a", "two"), "mine has the sizes one, not `two`."),
+        ({"sizes": {"one": {"models": ["b"]}}}, Choice("a", "one"), "size one has the models b, n"),
+        ({}, Choice("a", "one", "halting"), "mine has no parts that --without could leave out."),
+        (
+            {"ablations": {"halting": {}}},
+            Choice("a", "one", "haltin"),
+            "--without takes halting, not `haltin` (did you mean `halting`?).",
+        ),
+        (
+            {"model_settings": {"a": {"x": 1}, "a b": {"x": 2}}},
+            Choice("a", "one"),
+            "the rows `a` and `a b` give a different values of x, 1 and 2: let only one of them.",
+        ),
+        (
+            {"model_settings": {"aa": {"x": 1}}},
+            Choice("a", "one"),
+            "model_settings: there is no model `aa` (did you mean `a`?).",
+        ),
+        ({"settings": {"max_update": 1}}, Choice("a", "one"), "spelt like `max-update`, not `max_"),
+    ],
+)
+def test_bad_choices(keys: Any, choice: Choice, sentence: str, tmp_path: Path) -> None:
+    experiment = reading.read(str(write(tmp_path, **keys)))
+    with pytest.raises(InputError) as caught:
+        compose(experiment, choice)
+    assert sentence in str(caught.value)
+
+
+def test_names_of_experiments() -> None:
+    with pytest.raises(InputError, match=r"no experiment `sacn` \(did you mean `scan`\?\)"):
+        reading.read("sacn")
+    assert not {"example", "_common"} & set(reading.known())
+
+
+def test_a_users_own_options() -> None:
+    line = ["--lr", "0.5", "--fp16", "--max-tokens=9", "--", "--adam-betas", "(0.9, 0.98)"]
+    own = read_words(line)
+    assert dict(own) == {
+        "lr": "0.5",
+        "fp16": True,
+        "max-tokens": "9",
+        "adam-betas": "(0.9, 0.98)",
+    }
+    assert words(dict(own)) == [
+        *("--lr", "0.5", "--fp16", "--max-tokens", "9"),
+        *("--adam-betas", "(0.9, 0.98)"),
+    ]
+    for bad, sentence in ((["5"], "`5` belongs to no option"), (["--lr", "1", "2"], "one value")):
+        with pytest.raises(InputError, match=sentence):
+            read_words(bad)
+
+
+def test_the_example_has_every_key(repository: Path) -> None:
+    """It is what users learn the keys from; the page of the experiments shows it as it is."""
+    text = (reading.FOLDER / "example.yaml").read_text()
+    content = yaml.safe_load(text)
+    for kind, part in (
+        (Document, content),
+        (Size, {**content["sizes"]["small"], **content["sizes"]["tiny"]}),
+        (Stage, content["sizes"]["tiny"]["stages"][0]),
+        (Ablation, content["ablations"]["halting"]),
+        (Evaluation, content["evaluation"]),
+        (Published, content["published"][0] | content["published"][1]),
+    ):
+        assert {one.name for one in fields(kind)} == part.keys()
+    assert text in (repository / "docs" / "experiments.md").read_text()

@@ -1,0 +1,254 @@
+"""What our experiments ask of fairseq-train, and the papers' numbers beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairseq import options
+
+import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.analysis import untrained
+from sut_fairseq.analysis.complexity import count
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import reading
+from sut_fairseq.experiments.commands import Machine, Training, plan
+from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.published import published
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.settings import Choice
+
+
+def trainings(
+    name: str, model: str, size: str, gpus: int = 1, updates: int | None = None, **more: Any
+) -> list[Training]:
+    choice = Choice(model, size, updates=updates, **more)
+    return plan(reading.read(name), choice, 3, Path("data"), Path("run"), Machine(gpus))
+
+
+def mapping(training: Training) -> dict[str, str | bool]:
+    """Options of a command with their values, as its last words have them."""
+    found: dict[str, str | bool] = {}
+    name = ""
+    for word in training.command()[2:]:
+        if word.startswith("--"):
+            name = word[2:]
+            found[name] = True
+        else:
+            found[name] = word
+    return found
+
+
+EVERY = [
+    (name, model, size)
+    for name in [*reading.known(), "example"]
+    for one in [reading.read(name)]
+    for size in one.sizes
+    for model in one.sizes[size].models or one.models
+]
+
+
+@pytest.mark.parametrize("name", [*reading.known(), "example"])
+def test_every_model_and_size(name: str) -> None:
+    """Each is a command that fairseq understands, with a model of the promised kind."""
+    experiment: Experiment = reading.read(name)
+    assert list(experiment.sizes)[0] == ("small" if name == "example" else "paper")
+    for _, model, size in [one for one in EVERY if one[0] == name]:
+        for training in trainings(name, model, size):
+            parsed = options.parse_args_and_arch(
+                options.get_training_parser(), training.command()[1:]
+            )
+            assert ("transformer" in parsed.arch) == model.startswith("transformer")
+            assert (parsed.task, parsed.seed) == (experiment.task, 3)
+            assert parsed.best_checkpoint_metric == experiment.metric
+            assert parsed.maximize_best_checkpoint_metric == (experiment.metric != "nll_loss")
+
+
+ROUTER = {
+    "task": "sequence_classification",
+    "criterion": "classification",
+    "best-checkpoint-metric": "accuracy",
+    "valid-subset": "valid_deep,valid",
+    "mutual-information-weight": "0",
+    "expected-depth-weight": "0",
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            ("scan", "sut", "paper"),
+            {"arch": "sut_logical_inference", "encoder-layers": "8", "lr": "7e-4"}
+            | {"update-freq": "4", "max-epoch": "450", "max-tokens": "16384"}
+            | {"validate-interval-updates": "1000", "clip-norm": None, "max-update": None},
+        ),
+        (
+            ("scan", "ut", "small"),
+            {"arch": "ut_tiny", "max-update": "2500", "total-num-update": "2500"}
+            | {"no-token-positional-embeddings": True, "save-interval-updates": "250"}
+            | {"update-freq": "1", "label-smoothing": None},
+        ),
+        (
+            ("cfq", "ut_fixed", "paper"),
+            {"arch": "ut_cfq", "encoder-halting": "none", "decoder-halting": "none"},
+        ),
+        (
+            ("listops", "transformer", "small"),
+            {"arch": "transformer", "encoder-layers": "6", "decoder-layers": "1"}
+            | {"max-source-positions": "2100", "task": "classification_as_translation"},
+        ),
+        (
+            ("logical_inference", "sut", "small"),
+            {"lr": "2e-3", "dropout": "0", "encoder-ffn-embed-dim": "64", "max-update": "5000"}
+            | {"expected-depth-weight": "0", "decoder-halting": "none", "train-subset": None},
+        ),
+        (
+            ("ctl", "geometric_act_ut", "paper"),
+            {**ROUTER, "arch": "ndr_ctl_geometric", "encoder-halting": "act-ut", "lr": "0.00015"}
+            | {"weight-decay": "0.0025", "max-update": "60000", "encoder-layers": "14"}
+            | {"clip-norm": "5", "lr-scheduler": "fixed", "remainder-weight": "0.03"},
+        ),
+        (
+            ("ctl", "rel_gate", "small"),
+            {**ROUTER, "arch": "ndr_ctl_rel_gate", "training-steps-beyond-length": "1"}
+            | {"hold-steps": "2467", "decay-steps": "1334", "lr": "1e-3", "batch-size": "256"},
+        ),
+        (
+            ("arithmetic", "lstm", "small"),
+            {**ROUTER, "lr": "3e-3", "encoder-layers": None, "hold-steps": "5800"},
+        ),
+        (
+            ("multi30k", "sut", "paper"),
+            {"arch": "sut_tiny", "encoder-ffn-embed-dim": "256", "attention-head-dim": "32"}
+            | {"max-update": "20000", "maximize-best-checkpoint-metric": None},
+        ),
+        (
+            ("wmt14", "sut_base", "small"),
+            {"arch": "sut_base", "max-tokens": "2048", "max-update": "100"}
+            | {"validate-interval-updates": "100", "keep-best-checkpoints": "5"},
+        ),
+    ],
+)
+def test_settings_of_some(command: Any, expected: dict[str, Any]) -> None:
+    """What the papers and our measured trainings have, so that nobody changes it unawares."""
+    found = mapping(trainings(*command)[-1])
+    assert {name: found.get(name) for name in expected} == expected
+
+
+def test_stages_of_some() -> None:
+    first, second, last = trainings("listops_dependency", "ndr", "small", updates=9)
+    for training, folder, limit, longest in (
+        (first, "run/up-to-7", "15", "9"),
+        (second, "run/up-to-14", "30", "16"),
+    ):
+        found = mapping(training)
+        assert found["save-dir"] == f"{folder}/checkpoints"
+        assert found["max-update"] == found["hold-steps"] == limit
+        assert (found["max-source-positions"], found["valid-subset"]) == (longest, "valid")
+        assert found["decay-steps"] == "1" and found["balance-lengths"] is True
+    assert "finetune-from-model" not in mapping(first)
+    assert mapping(second)["finetune-from-model"] == "run/up-to-7/checkpoints/checkpoint_last.pt"
+    found = mapping(last)
+    assert found["finetune-from-model"] == "run/up-to-14/checkpoints/checkpoint_last.pt"
+    assert (found["max-update"], found["valid-subset"]) == ("9", "valid_deep,valid")
+    assert "balance-lengths" not in found and "max-source-positions" not in found
+
+
+def test_ablations() -> None:
+    """Table 2: one part is left out, and everything else stays."""
+    (training,) = trainings("wmt14", "sut_base", "paper")
+    whole = mapping(training)
+    changed = {}
+    for part in ("mim", "momha", "act", "halting"):
+        own = mapping(trainings("wmt14", "sut_base", "paper", without=part)[0])
+        changed[part] = {name for name in {**own, **whole} if own.get(name) != whole.get(name)}
+    assert changed == {
+        "mim": {"mutual-information-weight", "load-balance-weight"},
+        "momha": {"encoder-attention-heads", "attention-experts", "attention-top-k"},
+        "act": {"expected-depth-weight"},
+        "halting": {"encoder-halting", "decoder-halting"},
+    }
+    (big,) = trainings("wmt14", "sut_big", "paper", without="momha")
+    assert mapping(big)["attention-experts"] == "192"
+    with pytest.raises(InputError, match="--without mim is for the models sut_base, sut_big, not"):
+        trainings("wmt14", "ut_base", "paper", without="mim")
+
+
+def test_machines() -> None:
+    """The batches of an update are divided among the GPUs; a run may move to other machines."""
+    on = {gpus: trainings("wmt14", "sut_base", "paper", gpus)[0] for gpus in (0, 1, 5, 16)}
+    assert {gpus: mapping(one)["update-freq"] for gpus, one in on.items()} == {
+        0: "32",
+        1: "32",
+        5: "7",
+        16: "2",
+    }
+    assert mapping(on[0])["cpu"] is True and mapping(on[0])["num-workers"] == "0"
+    assert "cpu" not in mapping(on[1]) and mapping(on[1])["num-workers"] == "2"
+    assert all(one.settings == on[1].settings for one in on.values())
+    own = (("distributed-port", "5"), ("num-workers", "7"), ("update-freq", "3"))
+    (moved,) = trainings("wmt14", "sut_base", "paper", 16, own=own)
+    assert mapping(moved).items() >= dict(own).items()
+    assert moved.settings == {**on[1].settings, "update-freq": "3"}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "split", "model", "by", "expected"),
+    [
+        ("scan", "addprim_jump", "ut", "target_length", {"all": 0}),
+        ("scan", "simple", "ut", "target_length", {}),
+        ("cfq", "mcd1", "ut_fixed", "query_length", {"all": 71}),
+        ("cfq", "mcd1", "sut", "query_length", {}),
+        ("ctl", "backward", "geometric_act_ut", "depth", {"all": 44}),
+        (
+            *("logical_inference", "full", "sut", "operators"),
+            {"7": 98, "8": 97, "9": 94, "10": 90, "11": 88, "12": 81},
+        ),
+        ("logical_inference", "full", "sut", "A", {}),
+        ("logical_inference", "A", "transformer", "A", {"yes": 53}),
+        ("wmt14", "full", "sut_big", "score", {"compound-split BLEU": 29.4}),
+    ],
+)
+def test_published_numbers(
+    dataset: str, split: str, model: str, by: str, expected: dict[str, float]
+) -> None:
+    """Only beside the same data, split and model."""
+    experiment = reading.read(dataset)
+    data = Data(folder="", dataset=dataset, split=split)
+    assert published(experiment, data, "test", model, by) == expected
+    limited = Data(folder="", dataset=dataset, split=split, limited=True)
+    assert published(experiment, limited, "test", model, by) == {}
+    assert published(reading.read("cogs"), data, "test", model, by) == {}
+
+
+def test_published_numbers_like_training() -> None:
+    """Some papers have numbers for sequences like those of training, which `valid` holds."""
+    data = Data(folder="", dataset="ctl", split="backward")
+    found = {
+        subset: published(reading.read("ctl"), data, subset, "lstm", "depth")
+        for subset in ("valid", "test", "valid_deep")
+    }
+    assert found == {"valid": {"all": 59}, "test": {"all": 22}, "valid_deep": {}}
+
+
+def test_equal_macs() -> None:
+    """The Transformer that translation is compared with does the same number of multiplications."""
+    sizes = [
+        f"{side}-{name}"
+        for side in ("encoder", "decoder")
+        for name in ("embed-dim", "ffn-embed-dim", "layers", "attention-heads")
+    ]
+    kept = {*sizes, "attention-head-dim", "attention-experts", "ffn-experts"}
+    for size in ("paper", "small"):
+        macs = []
+        for model in ("sut", "transformer"):
+            found = mapping(trainings("multi30k", model, size)[0])
+            flags = [f"--{name}={found[name]}" for name in found if name in kept]
+            built, task = untrained.build(
+                str(found["arch"]), 8000, [*flags, "--share-all-embeddings"], alpha_threshold=None
+            )
+            batch = untrained.random_batch(built, task, src_len=16, tgt_len=16)
+            macs.append(count(built, [batch]).macs)
+        assert macs[0] / macs[1] == pytest.approx(1, abs=0.05)

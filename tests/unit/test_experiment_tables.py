@@ -1,0 +1,200 @@
+"""Records of runs, and tables made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import provenance, records, report, results
+from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, write
+from sut_fairseq.experiments.provenance import Code, Computer, Data
+from sut_fairseq.experiments.records import Record, Session
+
+CODE = Code(version="0.1.0", commit="0123456789abcdef", changed=True)
+FORWARD = Data(folder="data-bin/ctl-forward", dataset="ctl", split="forward", digest="d1")
+
+
+def run(
+    folder: Path,
+    model: str,
+    seed: int,
+    groups: Mapping[str, float],
+    updates: int = 5,
+    data: Data = FORWARD,
+    subset: str = "test",
+) -> Path:
+    """The folder of a run that has been trained and evaluated."""
+    computer = Computer(processor="CPU", cores=2, threads="1", gpus=[], python="3", torch="2")
+    session = Session(
+        stage="",
+        command=["fairseq-train"],
+        code=CODE,
+        computer=computer,
+        started="2026-11-22T10:00:00+00:00",
+        ended="2026-11-22T10:00:05+00:00",
+        seconds=5.0,
+        outcome="finished",
+    )
+    record = Record(
+        experiment="ctl",
+        model=model,
+        size="small",
+        seed=seed,
+        updates=updates,
+        data=data,
+        trainings={"": {"max-update": updates, "seed": seed}},
+        sessions=[session],
+    )
+    path = folder / f"{model}-{seed}-{updates}"
+    path.mkdir(exist_ok=True)
+    records.write_record(path, record)
+    evaluate(path, data, groups, Asked(subset=subset, by="depth"))
+    return path
+
+
+def evaluate(run: Path, data: Data, groups: Mapping[str, float], asked: Asked) -> None:
+    rows = [
+        {"mode": "reference", "group": name, "sentences": "10", "percent": str(percent)}
+        for name, percent in groups.items()
+    ]
+    evaluated = Evaluated(
+        asked=asked, data=data, measure="accuracy", rows=rows, code=CODE, when="2026-11-22"
+    )
+    write(run, asked.name(), evaluated)
+
+
+def lines(rows: list[dict[str, str]]) -> list[str]:
+    return [" ".join(" ".join(row.values()).split()) for row in rows]
+
+
+def test_seeds_of_the_same_settings_are_put_together(tmp_path: Path) -> None:
+    """Neither other models, nor other lengths, nor other data are mixed in."""
+    other = Data(folder="elsewhere", dataset="ctl", split="backward", digest="d2")
+    runs = [
+        run(tmp_path, "ndr", 2, {"9": 96, "all": 98}),
+        run(tmp_path, "rel", 1, {"9": 10, "all": 20}),
+        run(tmp_path, "ndr", 1, {"9": 100, "all": 100}),
+        run(tmp_path, "ndr", 1, {"9": 90, "all": 97}, updates=9),
+        run(tmp_path, "ndr", 3, {"9": 1, "all": 2}, data=other),
+    ]
+    # Results of other settings, which are not asked for.
+    evaluate(runs[0], FORWARD, {"all": 7}, Asked(by="depth", steps=6))
+    groups = results.collect(runs)
+    assert lines(results.table(groups, [], by_group=False)) == [
+        "ctl forward ndr small test all ndr-1-5 1 2 100.00 98.00 99.00 1.41 100",
+        "ctl forward rel small test all rel-1-5 1 20.00 20.00 23",
+        "ctl forward ndr small test all ndr-1-9 1 97.00 97.00 100",
+        "ctl backward ndr small test all ndr-3-5 3 2.00 2.00 100",
+    ]
+    assert lines(results.table(groups[:1], [], by_group=True)) == [
+        "ctl forward ndr small test 9 ndr-1-5 1 2 100.00 96.00 98.00 2.83",
+        "ctl forward ndr small test all ndr-1-5 1 2 100.00 98.00 99.00 1.41 100",
+    ]
+
+
+def test_sets_like_training(tmp_path: Path) -> None:
+    one = run(tmp_path, "geometric", 1, {"all": 16})
+    evaluate(one, FORWARD, {"all": 90}, Asked(subset="valid", by="depth"))
+    rows = results.table(results.collect([one]), ["test", "valid"], by_group=False)
+    assert [(row["subset"], row["mean"], row["paper"]) for row in rows] == [
+        ("test", "16.00", "16"),
+        ("valid", "90.00", "96"),
+    ]
+    with pytest.raises(InputError, match=r"no result on `gen`: run `sut-experiment evaluate"):
+        results.table(results.collect([one]), ["gen"], by_group=False)
+
+
+def test_report(tmp_path: Path) -> None:
+    """What made each run, and a table for each way in which all of them were evaluated."""
+    runs = [run(tmp_path, "ndr", seed, {"9": 90 + seed, "all": 95}) for seed in (1, 2)]
+    for one in runs:
+        evaluate(one, FORWARD, {"all": 50}, Asked(by="depth", steps=6))
+    evaluate(runs[0], FORWARD, {"all": 1}, Asked(by="depth", alpha_threshold=0.5))
+    groups = results.collect(runs)
+    page = report.markdown(groups)
+    assert page.startswith(
+        "## ctl (forward), ndr, small\n\n"
+        "`sut-experiment train ctl --split forward --models ndr --size small --updates 5 "
+        "--seeds 1 2`\n"
+    )
+    assert (
+        "| ndr-1-5 | 1 | 5 updates | 5 s | 0.1.0, 0123456789 with changes | d1 "
+        "| CPU, 1 of 2 cores, torch 2 | 2026-11-22 |"
+    ) in page
+    assert (
+        "Set `test`, in per cent:\n\n"
+        "| depth | sentences | seed 1 | seed 2 | mean | deviation | paper |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n"
+        "| 9 | 10 | 91.00 | 92.00 | 91.50 | 0.71 |  |\n"
+        "| all | 10 | 95.00 | 95.00 | 95.00 | 0.00 | 100 |\n"
+    ) in page
+    assert "Set `test`, 6 steps, in per cent:" in page and "threshold" not in page
+    assert [row["subset"] for row in report.rows(groups)] == [*["test-by-depth"] * 2, page_name()]
+
+
+def page_name() -> str:
+    return Asked(by="depth", steps=6).name()
+
+
+def test_sweeps_have_a_row_for_each_threshold(tmp_path: Path) -> None:
+    one = run(tmp_path, "ndr", 1, {"all": 95})
+    asked = Asked(thresholds=[0.5, 0.9], search=True)
+    rows = [
+        {"mode": mode, "alpha_threshold": threshold, "group": "all", "percent": percent}
+        for mode, threshold, percent in (
+            ("reference", "0.5", "10"),
+            ("reference", "0.9", "20"),
+            ("search", "0.5", "30"),
+        )
+    ]
+    evaluated = Evaluated(
+        asked=asked, data=FORWARD, measure="accuracy", rows=rows, code=CODE, when="now"
+    )
+    write(one, asked.name(), evaluated)
+    plain, sweep = read_evaluations(one)
+    assert plain.asked.plain and sweep.percent() == {
+        "reference 0.5": 10,
+        "reference 0.9": 20,
+        "search 0.5": 30,
+    }
+    assert "| alpha_threshold | seed 1 |" in report.markdown(results.collect([one]))
+
+
+def test_folders_without_runs(tmp_path: Path) -> None:
+    one = run(tmp_path, "ndr", 1, {"all": 95})
+    assert records.find_runs([tmp_path, one]) == [one]
+    with pytest.raises(InputError, match="is not the folder of a run, nor are there any in it"):
+        records.find_runs([tmp_path / "nothing"])
+    (one / records.RECORD).write_text("{")
+    with pytest.raises(InputError, match=r"run\.json is damaged"):
+        records.read_record(one)
+
+
+def test_digest_of_data(tmp_path: Path) -> None:
+    """It changes with a dictionary and with what the preparation says, and not with the place."""
+    digests = []
+    for word, split in (("x 1", "s"), ("x 1", "s"), ("y 1", "s"), ("x 1", "t")):
+        folder = tmp_path / str(len(digests))
+        folder.mkdir()
+        (folder / "dict.src.txt").write_text(word)
+        (folder / "prepared.json").write_text(json.dumps({"dataset": "d", "split": split}))
+        digests.append(provenance.describe_data(folder).digest)
+    assert digests[0] == digests[1] and len(set(digests)) == 3
+    own = tmp_path / "own"
+    own.mkdir()
+    with pytest.raises(InputError, match="has no dict.src.txt"):
+        provenance.describe_data(own)
+    (own / "dict.src.txt").write_text("x 1")
+    before = provenance.describe_data(own).digest
+    (own / "train.src-tgt.src.bin").write_bytes(b"1234")
+    assert provenance.describe_data(own).digest != before
+
+
+def test_code_of_a_checkout(repository: Path) -> None:
+    code = provenance.describe_code()
+    assert code.version
+    assert (code.commit is not None) == (repository / ".git").exists()
