@@ -20,6 +20,7 @@ import torch
 # fairseq's own settings load under `weights_only=True` because importing the package allow-lists
 # their few classes.
 import sut_fairseq  # noqa: F401
+from sut_fairseq._requirements import missing_extra
 from sut_fairseq.errors import InputError
 from sut_fairseq.tokenization import TokenizationError
 
@@ -33,11 +34,12 @@ def run_command(name: str, body: Callable[[], None]) -> int:
 
     Args:
         name: the command's name, which starts the error line.
-        body: the work; it raises `InputError`, `TokenizationError` or `OSError` for bad input.
+        body: the work; it raises `InputError`, `TokenizationError` or `OSError` for bad input,
+            `ModuleNotFoundError` without an extra that it needs.
 
     Returns:
-        exit code: 0 when `body` finishes, 2 when the input was bad. Any other exception is a
-        defect of ours and keeps its traceback.
+        exit code: 0 when `body` finishes, 2 when the input was bad or an extra is missing. Any
+        other exception is a defect of ours and keeps its traceback.
     """
     loggers = [logging.getLogger(package) for package in ("fairseq", "sut_fairseq")]
     levels = [logger.level for logger in loggers]
@@ -51,6 +53,12 @@ def run_command(name: str, body: Callable[[], None]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (InputError, TokenizationError, OSError) as error:
         print(f"{name}: error: {_as_sentence(error)}", file=sys.stderr)
+        return BAD_INPUT
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        print(f"{name}: error: {sentence}", file=sys.stderr)
         return BAD_INPUT
     finally:
         for logger, level in zip(loggers, levels):

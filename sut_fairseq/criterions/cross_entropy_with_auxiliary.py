@@ -17,6 +17,8 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq import losses, metrics
+from sut_fairseq._allocator import keep_freed_memory
+from sut_fairseq._excepthook import show_input_errors_as_sentences
 
 
 @dataclass
@@ -93,6 +95,13 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "remainder": remainder_weight,
         }
 
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: FairseqTask) -> "CrossEntropyWithAuxiliaryCriterion":
+        """Build the criterion that the options describe."""
+        show_input_errors_as_sentences()
+        criterion: CrossEntropyWithAuxiliaryCriterion = super().build_criterion(cfg, task)
+        return criterion
+
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
@@ -101,6 +110,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         Returns:
             the loss to minimise, a sum; its denominator; and sums to log.
         """
+        self.prepare_training(sample)
         net_output = model(**sample["net_input"])
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
@@ -120,6 +130,11 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             correct, total = self.compute_accuracy(model, net_output, sample)
             logging_output |= {"n_correct": correct.item(), "total": total.item()}
         return loss, sample_size, logging_output
+
+    def prepare_training(self, sample: Mapping[str, Any]) -> None:
+        """See to the process's memory if this is a training step on a CPU."""
+        if self.training and sample["target"].device.type == "cpu":
+            keep_freed_memory()
 
     def add_auxiliary_terms(
         self, loss: Tensor, extra: Mapping[str, Any], sample_size: int, log: dict[str, Any]

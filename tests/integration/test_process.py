@@ -1,0 +1,91 @@
+"""What the package does to the process that imports it, and to one that trains."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import TINY, generate, run_installed, train, words
+
+# Leaves out what fairseq itself does when it is imported.
+IMPORT_CHANGES_NOTHING = """
+import logging, resource, sys
+import numpy, torch
+levels = {name: logging.getLogger(name).level for name in ("", "fairseq", "matplotlib")}
+import sut_fairseq
+assert sys.excepthook is sys.__excepthook__
+for name in ("fairseq.tasks.text_to_speech", "fairseq", "sut_fairseq", "matplotlib"):
+    assert logging.getLogger(name).level == logging.NOTSET, name
+for extra in ("matplotlib", "sacremoses", "sentencepiece", "subword_nmt", "ptflops"):
+    assert extra not in sys.modules, extra
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(1 << 24)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+assert min(faults() for _ in range(3)) > 1000, "freed memory is kept"
+"""
+
+
+def python(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+
+def test_an_import_changes_nothing() -> None:
+    finished = python(IMPORT_CHANGES_NOTHING)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr == ""
+
+
+def test_an_error_in_somebody_elses_program_keeps_its_traceback() -> None:
+    finished = python(
+        "import sut_fairseq\nfrom sut_fairseq.errors import check\ncheck(False, 'a', 'b', 1)"
+    )
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("Traceback")
+    assert finished.stderr.endswith("InputError: `a` must be b, but is 1 instead.\n")
+
+
+def test_a_bad_option_ends_the_installed_command_in_a_sentence(
+    data: Path, repository: Path, tmp_path: Path
+) -> None:
+    options = "--user-dir sut_fairseq --arch sut_tiny --attention-top-k 9 --cpu --batch-size 8"
+    where = ("--save-dir", tmp_path / "run")
+    finished = run_installed(
+        "fairseq-train", data, *words(options), *where, cwd=repository, ok=False
+    )
+    assert finished.status == 1
+    assert "Traceback" not in finished.stderr
+    assert finished.last_line == (
+        "error: `attention_top_k` must be between 1 and `attention_experts` (4), but is 9 instead."
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("--arch transformer --criterion classification", "--criterion classification needs --t"),
+        ("--arch transformer --task classification_as_translation", "classification needs a dict"),
+    ],
+    ids=["criterion", "task"],
+)
+def test_the_sentence_comes_without_our_model_too(
+    options: str, sentence: str, joined_data: Path, tmp_path: Path
+) -> None:
+    sizes = "--encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 8 --decoder-embed-dim 8"
+    finished = train(joined_data, tmp_path, *words(options), *words(sizes), ok=False)
+    assert finished.status == 1
+    assert finished.last_line.startswith(f"error: {sentence}")
+    assert "Traceback" not in finished.stderr
+
+
+def test_training_says_once_that_freed_memory_is_kept(data: Path, tmp_path: Path) -> None:
+    said = "training on a CPU: the C library keeps freed memory in this process"
+    assert train(data, tmp_path, *TINY).stdout.count(said) == 1
+    generated = generate(data, tmp_path / "checkpoint_last.pt")
+    assert said not in generated.stdout + generated.stderr
