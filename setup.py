@@ -6,6 +6,11 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).with_name("README.md")
 
+# What training, generating and counting do without, named in sut_fairseq/_requirements.py too.
+PLOTS = ["matplotlib>=3.5"]  # the first with `colormaps` and `Figure(layout=...)`
+TEXT = ["sacremoses", "sentencepiece", "subword-nmt"]
+TOOLS = ["build", "hypothesis", "mypy", "pytest", "pytest-xdist>=3.2", "ruff"]  # 3.2: worksteal
+
 setup(
     name="sut_fairseq",
     version="0.1.0",
@@ -13,26 +18,30 @@ setup(
     long_description=readme.read_text(encoding="utf-8") if readme.exists() else "",
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.9",
+    python_requires=">=3.11",
+    classifiers=[
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
     packages=find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
     package_data={"sut_fairseq": ["py.typed"]},
     zip_safe=False,  # fairseq's --user-dir needs a real folder
     install_requires=[
-        # Both distributions install the package `fairseq`; only the second one runs on 3.11+.
-        'fairseq==0.12.2; python_version < "3.11"',
-        'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
-        "matplotlib",
+        "fairseq-fixed==0.12.3.1",  # installs the package `fairseq`; fairseq 0.12.2 ends at 3.10
         "numpy",
-        "ptflops",
-        "sacrebleu",
-        "sacremoses",
-        "sentencepiece",
-        "subword-nmt",
+        "ptflops>=0.7.4",  # the first whose counting of functionals can be switched off
+        "sacrebleu>=2.0",  # the first with the metrics' own signatures
         "torch>=2.6",  # the first whose torch.load is safe by default
         "tqdm",
     ],
     extras_require={
-        "test": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff"],
+        "plots": PLOTS,
+        "text": TEXT,
+        "test": [*PLOTS, *TEXT, *TOOLS],
     },
     entry_points={
         "console_scripts": [

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The checks of this repository: ruff, mypy, then the tests; about 5 minutes on 2 CPU cores.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=_environment.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/_environment.sh"
 
 for argument in "$@"; do

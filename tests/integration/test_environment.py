@@ -10,15 +10,16 @@ from pathlib import Path
 import pytest
 
 # What the scripts use before they have an environment of their own.
-TOOLS = ("bash", "cat", "cksum", "dirname", "grep", "mkdir", "rm", "sed")
+TOOLS = ("bash", "cat", "cksum", "dirname", "grep", "mkdir", "rm", "sed", "sleep")
 
 
 @pytest.fixture
 def machine(repository: Path, tmp_path: Path) -> Path:
     """A copy of the scripts without `.venv`, and `bin/`, all that is on PATH."""
     shutil.copytree(repository / "scripts", tmp_path / "scripts")
-    for name in ("setup.py", "pyproject.toml", "constraints.txt"):
-        shutil.copy(repository / name, tmp_path)
+    (tmp_path / "sut_fairseq").mkdir()
+    for name in ("setup.py", "pyproject.toml", "constraints.txt", "sut_fairseq/_requirements.py"):
+        shutil.copy(repository / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
     for tool in TOOLS:
         found = shutil.which(tool)
@@ -42,12 +43,12 @@ def refusal(machine: Path, **environment: str) -> str:
 
 def test_no_python(machine: Path) -> None:
     assert refusal(machine).startswith(
-        "quickstart.sh: error: no Python 3.11 or 3.12 was found: install one"
+        "quickstart.sh: error: no Python 3.11 or newer was found: install one"
     )
 
 
 def test_the_wrong_python(machine: Path) -> None:
-    assert "PYTHON=/nowhere/python is not a Python 3.11 or 3.12" in refusal(
+    assert "PYTHON=/nowhere/python is not a Python 3.11 or newer" in refusal(
         machine, PYTHON="/nowhere/python"
     )
 
