@@ -131,21 +131,21 @@ install_step() {
     [ "$status" -eq 0 ] || die "$what could not be installed; pip says why above."
 }
 
-# install_fairseq: from a wheel if there is one for this machine, otherwise compiled.
-install_fairseq() {
-    local fairseq
-    fairseq="$(sed -n 's/^fairseq-fixed==.*/&/p' "$repository/constraints.txt")"
-    if "$python" -m pip install --quiet --dry-run --no-deps --only-binary :all: "$fairseq" \
+# install_torch_and_fairseq: one after the other, since fairseq is compiled against torch unless
+# there is a wheel of it for this machine.
+install_torch_and_fairseq() {
+    if "$python" -m pip install --quiet --dry-run --no-deps --only-binary :all: fairseq-fixed \
         >/dev/null 2>&1; then
-        install_step fairseq "$fairseq"
+        install_step "torch and fairseq" torch fairseq-fixed
         return
     fi
     check_compiler
+    install_step torch torch
     install_step "build tools" setuptools wheel ninja Cython numpy
     # Without isolation pip does not install a second torch for the build. Debugging information
-    # would make the compiler a third slower.
-    CFLAGS="${CFLAGS:+$CFLAGS }-g0" install_step "fairseq, which is compiled (some minutes)" \
-        --no-build-isolation "$fairseq"
+    # would cost time and is of no use here.
+    CFLAGS="${CFLAGS:+$CFLAGS }-g0" install_step "fairseq, which is compiled" \
+        --no-build-isolation fairseq-fixed
 }
 
 # prepare_environment [EXTRAS]: make the environment if needed, with these extras of the package.
@@ -173,8 +173,7 @@ prepare_environment() {
     export PIP_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1
     if [ "$status" -eq 3 ]; then
         say "installing into .venv; the first time takes some minutes"
-        install_step torch torch
-        install_fairseq
+        install_torch_and_fairseq
     fi
     install_step "sut_fairseq and the rest" --editable "${repository}[$extra]"
     unset PIP_CONSTRAINT PIP_DISABLE_PIP_VERSION_CHECK
