@@ -1,14 +1,26 @@
-"""What the package does to the process that imports it, and to one that trains."""
+"""What the package does to the process that imports it, what to one that trains, and its extras."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import TINY, generate, run_installed, train, words
+from sut_fairseq._requirements import EXTRAS
+from tests.integration.commands import (
+    TINY,
+    USER_DIR,
+    Finished,
+    generate,
+    run,
+    run_installed,
+    train,
+    words,
+)
 
 # Leaves out what fairseq itself does when it is imported.
 IMPORT_CHANGES_NOTHING = """
@@ -89,3 +101,62 @@ def test_training_says_once_that_freed_memory_is_kept(data: Path, tmp_path: Path
     assert train(data, tmp_path, *TINY).stdout.count(said) == 1
     generated = generate(data, tmp_path / "checkpoint_last.pt")
     assert said not in generated.stdout + generated.stderr
+
+
+# Runs a function with arguments where no extra is installed.
+WITHOUT_EXTRAS = f"""
+import sys
+sys.modules.update(dict.fromkeys({list(EXTRAS)}))
+from {{module}} import {{function}} as command
+sys.argv = ["command", *{{arguments}}]
+sys.exit(command())
+"""
+
+
+def without_extras(module: str, function: str, *arguments: object, ok: bool = True) -> Finished:
+    program = WITHOUT_EXTRAS.format(
+        module=module, function=function, arguments=[str(one) for one in arguments]
+    )
+    return run("python", "-c", program, stdin="jump\n", ok=ok)
+
+
+def test_training_generating_and_counting_need_no_extra(data: Path, tmp_path: Path) -> None:
+    common = words("--cpu --batch-size 8 --num-workers 0 --required-batch-size-multiple 1")
+    given = (data, "--user-dir", USER_DIR, *common)
+    path = tmp_path / "checkpoint_last.pt"
+    training = words("--optimizer adam --max-update 1 --disable-validation --save-dir")
+    without_extras("fairseq_cli.train", "cli_main", *given, *TINY, *training, tmp_path)
+    generated = without_extras("fairseq_cli.generate", "cli_main", *given, "--path", path)
+    assert "Generate test with beam=5" in generated.stdout
+    counted = without_extras("sut_fairseq.cli.macs", "main", "--path", path, "--data", data)
+    assert "MACs" in counted.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "package", "extra"),
+    [
+        ("evaluate", "--plot {out}/picture.svg", "matplotlib", "plots"),
+        ("report", "--out {out}", "matplotlib", "plots"),
+        ("translate", "", "sacremoses", "text"),
+    ],
+)
+def test_a_missing_extra_is_named(
+    command: str,
+    arguments: str,
+    package: str,
+    extra: str,
+    data: Path,
+    trained: Path,
+    tmp_path: Path,
+) -> None:
+    folder = shutil.copytree(data, tmp_path / "moses")
+    side = {"language": "de", "subwords": "words", "model": None}
+    (folder / "tokenization.json").write_text(json.dumps({"src": side, "tgt": side}))
+    given = [trained] if command == "translate" else ["--path", trained]
+    given += ["--data", folder, *words(arguments.format(out=tmp_path))]
+    finished = without_extras(f"sut_fairseq.cli.{command}", "main", *given, ok=False)
+    assert finished.status == 2
+    assert finished.last_line == (
+        f"sut-{command}: error: this needs {package}, which is not installed: "
+        f"run `pip install 'sut_fairseq[{extra}]'`."
+    )
