@@ -142,8 +142,8 @@ install_torch_and_fairseq() {
     check_compiler
     install_step torch torch
     install_step "build tools" setuptools wheel ninja Cython numpy
-    # Without isolation pip does not install a second torch for the build. Debugging information
-    # would cost time and is of no use here.
+    # Without isolation pip does not install a second torch for the build. Debugging information,
+    # which Python's own flags ask for, would double the compiler's time.
     CFLAGS="${CFLAGS:+$CFLAGS }-g0" install_step "fairseq, which is compiled" \
         --no-build-isolation fairseq-fixed
 }
