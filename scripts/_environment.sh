@@ -80,7 +80,7 @@ install one (package g++ or build-essential)."
 
 # check_installed: what must be there fits together; status 3 if something is not there yet.
 check_installed() {
-    "$python" "$repository/sut_fairseq/_requirements.py"
+    "$python" -P "$repository/sut_fairseq/_requirements.py"
 }
 
 # active_python EXTRA: print the active environment's interpreter if this repository is installed
@@ -88,7 +88,7 @@ check_installed() {
 active_python() {
     local active="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
     [ -n "$active" ] && [ "$active" != "$repository/.venv" ] && fits "$active/bin/python" || return
-    "$active/bin/python" - "$repository" "$1" <<'CHECK' || return
+    "$active/bin/python" -P - "$repository" "$1" <<'CHECK' || return
 import json, sys
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
