@@ -18,7 +18,8 @@ def show_input_errors_as_sentences() -> None:
     other exception is shown as before, and in every other process (a notebook, somebody's own
     program) nothing changes.
     """
-    if _is_command(sys.argv[0]) and not isinstance(sys.excepthook, _Sentences):
+    program = sys.argv[0] if sys.argv else ""
+    if _is_command(program) and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -12,6 +13,11 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # Set before torch is imported, and inherited by the commands that tests start: under
 # pytest-xdist every process has one core, and more threads than cores slow all of them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+# How long an example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
