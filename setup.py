@@ -6,6 +6,11 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).with_name("README.md")
 
+# What training, generating and counting do without, named in sut_fairseq/_requirements.py too.
+PLOTS = ["matplotlib>=3.5"]  # the first with `colormaps` and `Figure(layout=...)`
+TEXT = ["sacremoses", "sentencepiece", "subword-nmt"]
+TOOLS = ["build", "hypothesis", "mypy", "pytest", "pytest-xdist>=3.2", "ruff"]  # 3.2: worksteal
+
 setup(
     name="sut_fairseq",
     version="0.1.0",
@@ -17,7 +22,15 @@ setup(
         "Paper (SUT)": "https://arxiv.org/abs/2310.07096",
         "Paper (Neural Data Router)": "https://arxiv.org/abs/2110.07732",
     },
-    python_requires=">=3.9",
+    python_requires=">=3.11",
+    classifiers=[
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
     packages=[
         *find_packages(include=["sut_fairseq", "sut_fairseq.*"]),
         *find_packages("data-prep", include=["sut_data", "sut_data.*"]),
@@ -29,22 +42,18 @@ setup(
     },
     zip_safe=False,  # fairseq's --user-dir needs a real folder
     install_requires=[
-        # Both distributions install the package `fairseq`; only the second one runs on 3.11+.
-        'fairseq==0.12.2; python_version < "3.11"',
-        'fairseq-fixed==0.12.3.1; python_version >= "3.11"',
-        "matplotlib",
+        "fairseq-fixed==0.12.3.1",  # installs the package `fairseq`; fairseq 0.12.2 ends at 3.10
         "numpy",
-        "ptflops",
+        "ptflops>=0.7.4",  # the first whose counting of functionals can be switched off
         "PyYAML",
-        "sacrebleu",
-        "sacremoses",
-        "sentencepiece",
-        "subword-nmt",
+        "sacrebleu>=2.0",  # the first with the metrics' own signatures
         "torch>=2.6",  # the first whose torch.load is safe by default
         "tqdm",
     ],
     extras_require={
-        "test": ["hypothesis", "mypy", "pytest", "pytest-xdist", "ruff"],
+        "plots": PLOTS,
+        "text": TEXT,
+        "test": [*PLOTS, *TEXT, *TOOLS],
     },
     entry_points={
         "console_scripts": [

@@ -1,7 +1,11 @@
-# Makes .venv in the repository and installs the package into it; sourced, never run.
-# Usage:  . scripts/_environment.sh; prepare_environment [test]
-# Afterwards $repository and $python are set and .venv/bin is first on PATH.
-# PYTHON=<interpreter> chooses the Python that a new .venv is made from.
+# shellcheck shell=bash
+# Finds or makes the environment that the scripts run in; sourced, never run.
+# Usage:  . scripts/_environment.sh; prepare_environment [EXTRAS]
+# Afterwards $repository and $python are set and the environment's commands are first on PATH.
+#
+# An active environment (venv or conda) that this repository is installed in is used as it is.
+# Otherwise .venv in the repository is made and installed into; PYTHON=<interpreter> chooses the
+# Python that a new .venv is made from.
 
 unset CDPATH
 repository="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -18,32 +22,47 @@ say() {
     printf '[%4d s] %s\n' "$SECONDS" "$1"
 }
 
-# fits INTERPRETER: whether it runs and is a version that the pinned packages exist for.
+# fits INTERPRETER: whether it runs and is new enough.
 fits() {
-    "$1" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
 # find_base_python: print the interpreter that .venv is made from.
 find_base_python() {
     local candidate
     if [ -n "${PYTHON:-}" ]; then
-        fits "$PYTHON" || die "PYTHON=$PYTHON is not a Python 3.11 or 3.12: \
-point it to one, or unset it (for older versions see the README)."
+        fits "$PYTHON" || die "PYTHON=$PYTHON is not a Python 3.11 or newer: \
+point it to one, or unset it."
         printf '%s\n' "$PYTHON"
         return
     fi
-    # Each is run, not just looked up: a name on PATH can stand for a version that is not there.
+    # Those that the tests run with first. Each is run, not just looked up: a name on PATH can
+    # stand for a version that is not there.
     for candidate in python3.11 python3.12 python3; do
         if fits "$candidate"; then
             printf '%s\n' "$candidate"
             return
         fi
     done
-    die "no Python 3.11 or 3.12 was found: install one (with its headers and venv), \
-or set PYTHON to it (for older versions see the README)."
+    die "no Python 3.11 or newer was found: install one (with its headers and venv), \
+or set PYTHON to it."
 }
 
-# check_compiler: fairseq is compiled on installation, which needs a C++ compiler and Python.h.
+# make_venv: create .venv where there is none, or one that does not run.
+make_venv() {
+    local base
+    if "$python" -m pip --version >/dev/null 2>&1; then
+        fits "$python" || die ".venv has $("$python" --version 2>&1), but 3.11 or newer is needed: \
+remove .venv, and this script makes a new one."
+        return
+    fi
+    base="$(find_base_python)"
+    say "making .venv with $("$base" --version 2>&1)"
+    "$base" -m venv --clear "$repository/.venv" ||
+        die "$base could not make .venv: install its venv module (package python3-venv)."
+}
+
+# check_compiler: compiling fairseq needs a C++ compiler and Python.h.
 check_compiler() {
     local candidate
     for candidate in ${CXX:+"$CXX"} g++ c++ clang++; do
@@ -59,49 +78,34 @@ against them: install them (python3-dev, python3-devel)."
 install one (package g++ or build-essential)."
 }
 
-# make_venv: create .venv where there is none, or one that does not run.
-make_venv() {
-    local base
-    if "$python" -m pip --version >/dev/null 2>&1; then
-        fits "$python" || die ".venv has $("$python" --version 2>&1), but 3.11 or 3.12 is needed: \
-remove .venv, and this script makes a new one."
-        return
-    fi
-    base="$(find_base_python)"
-    say "making .venv with $("$base" --version 2>&1)"
-    "$base" -m venv --clear "$repository/.venv" ||
-        die "$base could not make .venv: install its venv module (package python3-venv)."
+# check_installed: what must be there fits together; status 3 if something is not there yet.
+check_installed() {
+    "$python" -P "$repository/sut_fairseq/_requirements.py"
 }
 
-# check_distributions: two distributions provide `fairseq`; both at once overwrite each other.
-# Exit status 3 stands for a package that is not there yet.
-check_distributions() {
-    "$python" - <<'CHECK'
-import sys
-from importlib.metadata import PackageNotFoundError, version
+# active_python EXTRA: print the active environment's interpreter if this repository is installed
+# there, for `test` in editable form and with the tools.
+active_python() {
+    local active="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
+    [ -n "$active" ] && [ "$active" != "$repository/.venv" ] && fits "$active/bin/python" || return
+    "$active/bin/python" -P - "$repository" "$1" <<'CHECK' || return
+import json, sys
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
 
-
-def installed(name):
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-if installed("fairseq") and installed("fairseq-fixed"):
-    sys.exit(
-        "error: both `fairseq` and `fairseq-fixed` are installed and overwrite each other's files: "
-        "run `.venv/bin/pip uninstall fairseq fairseq-fixed`, then this script again."
-    )
-torch = installed("torch")
-if torch and tuple(int(part) for part in torch.split("+")[0].split(".")[:2]) < (2, 6):
-    sys.exit(
-        f"error: torch {torch} is too old, 2.6 or newer is needed: "
-        "`.venv/bin/pip install -U torch`."
-    )
-if not (torch and installed("fairseq-fixed") and installed("sut_fairseq")):
-    sys.exit(3)
+repository, extra = sys.argv[1:]
+try:
+    source = json.loads(distribution("sut_fairseq").read_text("direct_url.json") or "{}")
+except PackageNotFoundError:
+    sys.exit(1)
+here = source.get("url") == Path(repository).as_uri()
+if extra == "test":
+    tools = ("pytest", "xdist", "hypothesis", "ruff", "mypy", "matplotlib", "sacremoses")
+    here &= source.get("dir_info", {}).get("editable", False) and all(map(find_spec, tools))
+sys.exit(not here)
 CHECK
+    printf '%s\n' "$active/bin/python"
 }
 
 # fingerprint EXTRA: what an installation depends on; the place too, since it is an editable one.
@@ -111,33 +115,70 @@ fingerprint() {
         cksum
 }
 
-# prepare_environment [test]: make .venv if needed and install; `test` adds the test tools.
+# install_step WHAT PIP-ARGUMENT...: run `pip install`, with a line every 15 seconds.
+install_step() {
+    local what="$1" ticker status=0
+    shift
+    say "installing $what"
+    # Ends with this script however that ends; the sleep must not hold a pipe open.
+    while sleep 15 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        say "still installing $what"
+    done &
+    ticker=$!
+    "$python" -m pip install "$@" |
+        { grep --line-buffered -v '^Requirement already satisfied' || true; } || status=$?
+    kill "$ticker" 2>/dev/null || true
+    wait "$ticker" 2>/dev/null || true
+    [ "$status" -eq 0 ] || die "$what could not be installed; pip says why above."
+}
+
+# install_torch_and_fairseq: one after the other, since fairseq is compiled against torch unless
+# there is a wheel of it for this machine.
+install_torch_and_fairseq() {
+    if "$python" -m pip install --quiet --dry-run --no-deps --only-binary :all: fairseq-fixed \
+        >/dev/null 2>&1; then
+        install_step "torch and fairseq" torch fairseq-fixed
+        return
+    fi
+    check_compiler
+    install_step torch torch
+    install_step "build tools" setuptools wheel ninja Cython numpy
+    # Without isolation pip does not install a second torch for the build. Debugging information,
+    # which Python's own flags ask for, would double the compiler's time.
+    CFLAGS="${CFLAGS:+$CFLAGS }-g0" install_step "fairseq, which is compiled" \
+        --no-build-isolation fairseq-fixed
+}
+
+# prepare_environment [EXTRAS]: make the environment if needed, with these extras of the package.
 prepare_environment() {
-    local extra="${1:-}" stamp found status=0
+    local extra="${1:-plots,text}" active stamp found status=0
     SECONDS=0
+    if active="$(active_python "$extra")"; then
+        python="$active"
+        export PATH="${active%/*}:$PATH"
+        check_installed || exit 1
+        return
+    fi
     make_venv
     export PATH="$repository/.venv/bin:$PATH"
-    check_distributions || status=$?
+    check_installed || status=$?
     [ "$status" -eq 0 ] || [ "$status" -eq 3 ] || exit 1
     # The installation with the test tools serves those who do not need them as well.
-    for stamp in "" test; do
-        [ "$stamp" = "$extra" ] || [ "$stamp" = test ] || continue
+    for stamp in "$extra" test; do
         found="$(cat "$repository/.venv/installed-$stamp" 2>/dev/null || true)"
         if [ "$status" -eq 0 ] && [ "$found" = "$(fingerprint "$stamp")" ]; then
             return
         fi
     done
-    check_compiler
-    say "installing sut_fairseq and what it needs into .venv \
-(the first time takes minutes: fairseq is compiled)"
     rm -f "$repository"/.venv/installed-*
-    # As an environment variable the pins hold for the compilation of fairseq too.
-    PIP_CONSTRAINT="$repository/constraints.txt" \
-        PIP_BUILD_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 \
-        "$python" -m pip install --editable "$repository${extra:+[$extra]}" |
-        { grep --line-buffered -v '^Requirement already satisfied' || true; } ||
-        die "the installation failed; pip says why above."
-    check_distributions || die "the installation is incomplete: remove .venv and try again."
+    export PIP_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1
+    if [ "$status" -eq 3 ]; then
+        say "installing into .venv; the first time takes some minutes"
+        install_torch_and_fairseq
+    fi
+    install_step "sut_fairseq and the rest" --editable "${repository}[$extra]"
+    unset PIP_CONSTRAINT PIP_DISABLE_PIP_VERSION_CHECK
+    check_installed || die "the installation is incomplete: remove .venv and try again."
     fingerprint "$extra" >"$repository/.venv/installed-$extra"
     say "the environment is ready"
 }

@@ -4,6 +4,7 @@
 # Time:     at most 10 minutes after the installation.
 # Expect:   at least 95 % exact match on all 4,182 held-out commands at alpha_threshold 0.999.
 set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=_environment.sh
 . "$(dirname -- "${BASH_SOURCE[0]}")/_environment.sh"
 
 usage() {
@@ -50,7 +51,7 @@ for number in "$seed" "$updates" "${limit:-1}"; do
 done
 
 thresholds=(0.999 0.7)
-prepare_environment
+prepare_environment plots,text
 out="${out:-$repository/runs/quickstart}"
 mkdir -p "$out"
 cd "$repository"

@@ -1,38 +1,27 @@
-"""Sparse Universal Transformers and their relatives as a fairseq plugin."""
+"""Sparse Universal Transformers and their relatives as a fairseq plugin.
+
+Importing it registers models, tasks and criterions with fairseq, and lets torch read the classes
+that fairseq itself writes into checkpoints. Nothing else of the process changes.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
-import sys
-from types import TracebackType
 from typing import Any
 
 import numpy
 import torch
 
-from sut_fairseq._allocator import keep_freed_memory
-from sut_fairseq._requirements import check_requirements
+from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._requirements import unmet_requirement
 from sut_fairseq.errors import InputError
 
 __version__ = "0.1.0"
 
-
-def _show_input_errors_as_sentences() -> None:
-    """Let fairseq's commands end in the sentence of an `InputError`, not in a traceback.
-
-    Concerns only what nobody caught, in the process that imports the package; any other exception
-    is shown as before.
-    """
-    show_others = sys.excepthook
-
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if isinstance(error, InputError):
-            sys.stderr.write(f"error: {error}\n")
-        else:
-            show_others(kind, error, trace)
-
-    sys.excepthook = show
+if _problem := unmet_requirement():
+    show_input_errors_as_sentences()
+    raise InputError(_problem)
 
 
 def _allow_checkpoint_classes() -> None:
@@ -49,14 +38,12 @@ def _allow_checkpoint_classes() -> None:
     )
 
 
-_show_input_errors_as_sentences()
-check_requirements()
 _allow_checkpoint_classes()
-keep_freed_memory()
 
-# Importing fairseq's tasks otherwise advertises tensorboardX on every start.
-logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
-
+# While it is imported, one of fairseq's tasks advertises tensorboardX; its level is put back below.
+_advertiser = logging.getLogger("fairseq.tasks.text_to_speech")
+_level = _advertiser.level
+_advertiser.setLevel(logging.WARNING)
 
 # Importing them runs the decorators that register them; fairseq itself imports only models and
 # tasks of a user directory.
@@ -72,3 +59,5 @@ from sut_fairseq.tasks import (  # noqa: E402, F401
     classification_as_translation,
     sequence_classification,
 )
+
+_advertiser.setLevel(_level)

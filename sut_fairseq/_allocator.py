@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
+from functools import cache
 
 # Options of glibc's mallopt, from malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 
+logger = logging.getLogger(__name__)
 
+
+@cache
 def keep_freed_memory() -> bool:
     """Let this process reuse large freed blocks; returns whether the C library agreed.
 
@@ -16,6 +21,9 @@ def keep_freed_memory() -> bool:
     page, zeroed, at the next step: on two cores that took 4 to 25 % of a step of `sut_base`
     and most of the time of a loss over 32,768 words. The price is that the process stays as large
     as it once was. A user's own `MALLOC_*` settings win; other C libraries are left alone.
+
+    Only the first call in a process does anything; it writes a line to the log if it has changed
+    something.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return False
@@ -25,4 +33,8 @@ def keep_freed_memory() -> bool:
         return False  # not glibc
     settings = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: -1, _TOP_PAD: 64 << 20}
     agreed = [mallopt(option, value) == 1 for option, value in settings.items()]
+    logger.info(
+        "training on a CPU: the C library keeps freed memory in this process, which is faster "
+        "(set a MALLOC_* variable of your own to switch that off)"
+    )
     return all(agreed)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -14,6 +15,11 @@ PUBLISHED = "published_data"
 # Set before torch is imported, and inherited by the commands that tests start: under
 # pytest-xdist every process has one core, and more threads than cores slow all of them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+# How long an example takes says more about what else the machine does than about the code.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,19 +22,23 @@ ALLOWED = {
     "metrics": {"statistics"},
     "modules": {"statistics"},
     "_requirements": set(),
+    "_excepthook": set(),
     "_allocator": set(),
-    "models": {"modules", "statistics"},
-    "criterions": {"losses", "metrics", "statistics"},
-    "tasks": {"metrics", "modules", "statistics"},
+    "models": {"modules", "statistics", "_excepthook"},
+    "criterions": {"losses", "metrics", "statistics", "_allocator", "_excepthook"},
+    "tasks": {"metrics", "modules", "statistics", "_excepthook"},
     "experiments": set(),
     # May use everything. Of the two, commands may show an analysis; nothing else uses either.
-    "analysis": {"statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""},
+    "analysis": {
+        *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
+        "_allocator",
+    },
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "experiments"),
+        *("analysis", "experiments", "_allocator"),
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
-    "": {"criterions", "models", "tasks", "_allocator", "_requirements"},
+    "": {"criterions", "models", "tasks", "_excepthook", "_requirements"},
 }
 # The exception for bad input, which any room may raise; it imports nothing.
 FOR_ALL = "errors"

@@ -8,7 +8,6 @@ from typing import Any
 
 from sut_data.files import written_whole
 from sut_data.tables import table
-from sut_fairseq.analysis import evaluation_plots
 from sut_fairseq.errors import InputError
 
 COLUMNS = (
@@ -26,9 +25,12 @@ def check_files(table: Path | None, picture: Path | None) -> None:
     for option, path in (("--csv", table), ("--plot", picture)):
         if path is not None and not path.parent.is_dir():
             raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first.")
-    if picture is not None and picture.suffix[1:] not in evaluation_plots.FORMATS:
-        known = ", ".join(sorted(evaluation_plots.FORMATS))
-        raise InputError(f"--plot {picture}: its ending must be one of {known}.")
+    if picture is not None:
+        from sut_fairseq.analysis import evaluation_plots  # only here: matplotlib is an extra
+
+        if picture.suffix[1:] not in evaluation_plots.FORMATS:
+            known = ", ".join(sorted(evaluation_plots.FORMATS))
+            raise InputError(f"--plot {picture}: its ending must be one of {known}.")
 
 
 def write_csv(result: dict[str, Any], path: Path) -> None:
@@ -42,6 +44,8 @@ def write_csv(result: dict[str, Any], path: Path) -> None:
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Draw the rows (`evaluation_plots.draw`)."""
+    from sut_fairseq.analysis import evaluation_plots
+
     with written_whole(path) as partial:
         evaluation_plots.draw(result, partial)
 

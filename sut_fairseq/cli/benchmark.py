@@ -12,6 +12,7 @@ import torch
 
 from sut_data.command_line import Parser
 from sut_data.tables import table
+from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq.analysis.benchmark import (
     attention,
     decoding,
@@ -144,6 +145,8 @@ def _main(argv: Sequence[str] | None) -> None:
     subject, _ = _SUBJECTS[arguments.subject]
     sizes = _sizes(subject.Sizes, arguments)
     conditions = _conditions(arguments)
+    if conditions.device.type == "cpu":
+        keep_freed_memory()  # for every variant, as in training, not from the first of ours on
     threads = torch.get_num_threads()
     torch.set_num_threads(arguments.threads or threads)
     try:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from fairseq import tasks
@@ -21,12 +21,16 @@ from tqdm import tqdm
 
 from sut_data.command_line import Parser, whole_number
 from sut_data.files import written_whole
-from sut_fairseq.analysis import average_steps, evaluation, trace_plots, trained
+from sut_fairseq.analysis import average_steps, evaluation, trained
 from sut_fairseq.analysis.traces import depth_loops, trace
 from sut_fairseq.cli._command import load_checkpoint, run_command
 from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask
+
+# The drawing is imported where it begins: matplotlib is an extra.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FORMATS = ("png", "pdf", "svg")
 
@@ -143,6 +147,8 @@ def _main(argv: Sequence[str] | None) -> None:
 
 def _report_steps(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
     """Write the average number of steps by group as a table and a picture."""
+    from sut_fairseq.analysis import trace_plots
+
     greatest = average_steps.halting_stacks(model)
     by = arguments.steps_by
     splits = {}
@@ -174,6 +180,8 @@ def _report_steps(arguments: argparse.Namespace, model: Any, task: tasks.Fairseq
 
 def _report_sentence(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
     """Write pictures of all steps for one sentence."""
+    from sut_fairseq.analysis import trace_plots
+
     loops = depth_loops(model)
     for name, loop in loops.items():
         _check_head(arguments.head, name, loop.block)
@@ -191,7 +199,7 @@ def _report_sentence(arguments: argparse.Namespace, model: Any, task: tasks.Fair
         _check_length("target", len(previous), model.max_positions()[1])
         sample["net_input"]["prev_output_tokens"] = previous.unsqueeze(0)
         words["decoder"] = _words(previous, task.target_dictionary)
-    figures: dict[str, trace_plots.Figure] = {}
+    figures: dict[str, Figure] = {}
     for name, steps in trace(model, sample).stacks.items():
         figures.update(trace_plots.stack_figures(name, steps, words, arguments.head))
     _write(arguments, figures)
@@ -268,8 +276,10 @@ def _answer(
     return answer
 
 
-def _write(arguments: argparse.Namespace, figures: Mapping[str, trace_plots.Figure]) -> None:
+def _write(arguments: argparse.Namespace, figures: Mapping[str, Figure]) -> None:
     """Write all figures in all formats; a file is replaced only by a whole one."""
+    from sut_fairseq.analysis import trace_plots
+
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         for ending in dict.fromkeys(arguments.format):

@@ -35,9 +35,10 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
         Raises:
             InputError: for a task without labels of whole sentences.
         """
+        criterion = super().build_criterion(cfg, task)
         if not hasattr(task, "label_indices"):
             raise InputError("--criterion classification needs --task sequence_classification.")
-        return super().build_criterion(cfg, task)
+        return criterion
 
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
@@ -51,6 +52,7 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
         Raises:
             InputError: for a model that does not score labels.
         """
+        self.prepare_training(sample)
         scores, extra = model(**sample["net_input"])
         target = self.task.label_indices(sample)
         size = len(target)

@@ -17,6 +17,8 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq import metrics
+from sut_fairseq._allocator import keep_freed_memory
+from sut_fairseq._excepthook import show_input_errors_as_sentences
 from sut_fairseq.losses import AUXILIARY_LOSSES
 
 
@@ -69,6 +71,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
         """Build the criterion with the weights that the options give."""
+        show_input_errors_as_sentences()
         return cls(
             task,
             cfg.sentence_avg,
@@ -86,6 +89,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         Returns:
             the loss to minimise, a sum; its denominator; and sums to log.
         """
+        self.prepare_training(sample)
         net_output = model(**sample["net_input"])
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
@@ -105,6 +109,11 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             correct, total = self.compute_accuracy(model, net_output, sample)
             logging_output |= {"n_correct": correct.item(), "total": total.item()}
         return loss, sample_size, logging_output
+
+    def prepare_training(self, sample: Mapping[str, Any]) -> None:
+        """See to the process's memory if this is a training step on a CPU."""
+        if self.training and sample["target"].device.type == "cpu":
+            keep_freed_memory()
 
     def add_auxiliary_terms(
         self, loss: Tensor, extra: Mapping[str, Any], sample_size: int, log: dict[str, Any]

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from fairseq.models import register_model_architecture
 
+from sut_fairseq._excepthook import show_input_errors_as_sentences
 from sut_fairseq.errors import InputError
 
 # Imported so that the model that the architectures belong to is registered first.
@@ -165,6 +166,7 @@ def register_architecture(model: str, name: str, options: dict[str, Any]) -> Non
 
     @register_model_architecture(model, name)
     def fill_in(arguments: Namespace) -> None:
+        show_input_errors_as_sentences()
         _refuse_unusable_precision(arguments)
         for option, value in options.items():
             if not hasattr(arguments, option):

@@ -11,6 +11,7 @@ from fairseq.models import register_model
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from sut_fairseq._excepthook import show_input_errors_as_sentences
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._embedding import check_precision
@@ -102,6 +103,7 @@ class RecurrentClassifier(Classifier):
         Raises:
             ValueError: if an option has a value that is not allowed.
         """
+        show_input_errors_as_sentences()
         size = num_labels(task)
         kind = str(cfg.recurrent_kind)
         check_choice("recurrent_kind", kind, _KINDS)

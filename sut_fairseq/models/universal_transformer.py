@@ -16,6 +16,7 @@ from fairseq.models import (
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
+from sut_fairseq._excepthook import show_input_errors_as_sentences
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
@@ -180,6 +181,7 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
         Raises:
             ValueError: if an option has a value that is not allowed.
         """
+        show_input_errors_as_sentences()
         cfg = UniversalTransformerConfig.complete(cfg)
         encoder_stack, decoder_stack = build_stack(cfg, "encoder"), build_stack(cfg, "decoder")
         source, target = task.source_dictionary, task.target_dictionary

@@ -13,6 +13,7 @@ from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
+from sut_fairseq._excepthook import show_input_errors_as_sentences
 from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of, read_column
 
@@ -38,6 +39,7 @@ class LabelTask(TranslationTask):
     """
 
     def __init__(self, cfg: LabelTaskConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
+        show_input_errors_as_sentences()
         super().__init__(cfg, src_dict, tgt_dict)
         if src_dict == tgt_dict:
             raise InputError(

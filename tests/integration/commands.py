@@ -43,8 +43,10 @@ SMALL = words(
 TINY = ["--arch", "sut_tiny", *SMALL]
 TINY += words("--dropout 0.1 --attention-dropout 0.1 --router-dropout 0.1 --halting-dropout 0.1")
 
-# What the commands import, not the commands themselves, which set up logging when imported.
-_PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "sacrebleu"]
+# What the commands import, not the commands themselves, which set up logging when imported. torch
+# imports its compiler when the first optimizer is built, which takes longer than a tiny training.
+_PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "torch._dynamo"]
+_PRELOADED += ["matplotlib.figure", "ptflops", "sacrebleu", "sacremoses"]
 
 _TRAINING = words(
     "--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1 --log-format json "

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.integration.commands import TINY, Finished, generate, run, run_installed, train, words
+from tests.integration.commands import TINY, Finished, generate, run, train, words
 
 STOCK = words(
     "--arch transformer --encoder-layers 1 --decoder-layers 1 --encoder-embed-dim 8 "
@@ -65,16 +65,6 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
 def test_options_of_a_model(flags: str, sentence: str, data: Path, tmp_path: Path) -> None:
     arch = ["--arch", "sut_tiny"]
     assert_refused(train(data, tmp_path / "run", *arch, *words(flags), ok=False), sentence)
-
-
-def test_the_installed_command_says_the_same(data: Path, repository: Path, tmp_path: Path) -> None:
-    options = "--user-dir sut_fairseq --arch sut_tiny --attention-top-k 9 --cpu --batch-size 8"
-    where = ("--save-dir", tmp_path / "run")
-    finished = run_installed(
-        "fairseq-train", data, *words(options), *where, cwd=repository, ok=False
-    )
-    assert finished.status == 1
-    assert finished.last_line == f"error: {TOP_K}"
 
 
 def test_unknown_kind(data: Path, tmp_path: Path) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 
 # What the scripts use before they have an environment of their own.
-TOOLS = ("bash", "cat", "cksum", "dirname", "grep", "mkdir", "rm", "sed")
+TOOLS = ("bash", "cat", "cksum", "dirname", "grep", "mkdir", "rm", "sed", "sleep")
 
 
 @pytest.fixture
 def machine(repository: Path, tmp_path: Path) -> Path:
     """A copy of the scripts without `.venv`, and `bin/`, all that is on PATH."""
     shutil.copytree(repository / "scripts", tmp_path / "scripts")
-    for name in ("setup.py", "pyproject.toml", "constraints.txt"):
-        shutil.copy(repository / name, tmp_path)
+    (tmp_path / "sut_fairseq").mkdir()
+    for name in ("setup.py", "pyproject.toml", "constraints.txt", "sut_fairseq/_requirements.py"):
+        shutil.copy(repository / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
     for tool in TOOLS:
         found = shutil.which(tool)
@@ -42,12 +46,12 @@ def refusal(machine: Path, **environment: str) -> str:
 
 def test_no_python(machine: Path) -> None:
     assert refusal(machine).startswith(
-        "quickstart.sh: error: no Python 3.11 or 3.12 was found: install one"
+        "quickstart.sh: error: no Python 3.11 or newer was found: install one"
     )
 
 
 def test_the_wrong_python(machine: Path) -> None:
-    assert "PYTHON=/nowhere/python is not a Python 3.11 or 3.12" in refusal(
+    assert "PYTHON=/nowhere/python is not a Python 3.11 or newer" in refusal(
         machine, PYTHON="/nowhere/python"
     )
 
@@ -70,3 +74,70 @@ def test_help_needs_nothing(machine: Path, script: str) -> None:
     assert process.returncode == 0 and process.stderr == ""
     assert process.stdout.startswith(f"usage: bash scripts/{script}")
     assert not (machine / ".venv").exists()
+
+
+def sourced(
+    repository: Path, commands: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run commands of a script that uses the environment."""
+    script = f". {repository / 'scripts' / '_environment.sh'}\n{commands}"
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def program(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_an_installation_shows_that_it_is_alive(repository: Path, tmp_path: Path) -> None:
+    pip = program(
+        tmp_path / "python",
+        'echo "Requirement already satisfied: $*"',
+        'echo "Collecting $4"',
+        "/bin/sleep 1",
+    )
+    program(tmp_path / "sleep", "exec /bin/sleep 0.1")  # instead of 15 seconds
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    process = sourced(repository, f"python={pip}\ninstall_step torch torch", PATH=path)
+    assert process.returncode == 0, process.stderr
+    first, *rest = process.stdout.splitlines()
+    assert first.endswith(" s] installing torch")
+    assert "Collecting torch" in rest
+    assert [line for line in rest if line.endswith(" s] still installing torch")]
+    assert "already satisfied" not in process.stdout
+    assert process.stderr == ""
+
+
+def test_a_failed_installation_says_what_failed(repository: Path, tmp_path: Path) -> None:
+    pip = program(tmp_path / "python", "echo 'ERROR: no network' >&2", "exit 1")
+    process = sourced(repository, f"python={pip}\ninstall_step torch torch\necho not reached")
+    assert process.returncode == 1
+    assert process.stderr.splitlines() == [
+        "ERROR: no network",
+        "bash: error: torch could not be installed; pip says why above.",
+    ]
+    assert "not reached" not in process.stdout
+
+
+def test_an_active_environment_is_used_if_the_package_is_there(
+    repository: Path, tmp_path: Path
+) -> None:
+    venv.create(tmp_path / "active", with_pip=False)
+    python = tmp_path / "active" / "bin" / "python"
+    commands = "active_python test || echo none"
+    active = {"VIRTUAL_ENV": str(tmp_path / "active")}
+    assert sourced(repository, commands, **active).stdout == "none\n"
+    assert sourced(repository, commands).stdout == "none\n"
+
+    # Now with all that the tests run with, the editable installation of the repository included.
+    packages = sysconfig.get_path("purelib")
+    here = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "active")})
+    Path(here, "packages.pth").write_text(f"{packages}\n")
+    assert sourced(repository, commands, **active).stdout == f"{python}\n"
+    assert sourced(repository, commands, CONDA_PREFIX=active["VIRTUAL_ENV"]).stdout == f"{python}\n"

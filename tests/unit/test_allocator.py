@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import resource
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,11 +14,25 @@ import torch
 from sut_fairseq._allocator import keep_freed_memory
 
 
+@pytest.fixture(autouse=True)
+def first_call() -> Iterator[None]:
+    """Forget that an earlier test has called it."""
+    keep_freed_memory.cache_clear()
+    yield
+    keep_freed_memory.cache_clear()
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="concerns glibc alone")
-def test_large_blocks_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_blocks_are_reused(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in [name for name in os.environ if name.startswith("MALLOC_")]:
         monkeypatch.delenv(name)
-    assert keep_freed_memory()
+    with caplog.at_level(logging.INFO, "sut_fairseq"):
+        assert keep_freed_memory()
+        assert keep_freed_memory()
+    (line,) = caplog.messages
+    assert line.startswith("training on a CPU: the C library keeps freed memory")
 
     def faults() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -24,9 +40,14 @@ def test_large_blocks_are_reused(monkeypatch: pytest.MonkeyPatch) -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     faults()
-    assert min(faults() for _ in range(3)) < 1000
+    # A busy machine may take some pages back even so.
+    assert min(faults() for _ in range(5)) < 16384 / 4
 
 
-def test_the_users_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_settings_win(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
-    assert not keep_freed_memory()
+    with caplog.at_level(logging.INFO, "sut_fairseq"):
+        assert not keep_freed_memory()
+    assert not caplog.messages

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import sut_fairseq
+from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings
 
 
@@ -121,7 +122,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "sut_fairseq": sut_fairseq.__version__,
-        "freed_memory_kept": sut_fairseq.keep_freed_memory(),
+        "freed_memory_kept": device.type == "cpu" and keep_freed_memory(),
     }
     if device.type == "cuda":
         result["gpu"] = torch.cuda.get_device_name(device)

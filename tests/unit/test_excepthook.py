@@ -1,0 +1,92 @@
+"""An `InputError` that nobody caught, in commands and elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
+
+from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq.errors import InputError
+
+COMMANDS = ("/usr/bin/fairseq-train", "fairseq/fairseq_cli/generate.py", "sut-macs")
+OTHERS = ("", "-c", "/usr/bin/pytest", "notebook.py", "fairseq.py", "train.py")
+
+
+def old_hook(*arguments: object) -> None:
+    print("the old hook", file=sys.stderr)
+
+
+@pytest.fixture
+def run_as(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Pretend to be the process of a program, with an exception hook of its own."""
+
+    def pretend(program: str) -> None:
+        monkeypatch.setattr(sys, "argv", [program])
+        monkeypatch.setattr(sys, "excepthook", old_hook)
+
+    return pretend
+
+
+@pytest.mark.parametrize("program", COMMANDS)
+def test_commands_end_in_the_sentence(
+    program: str, run_as: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_as(program)
+    show_input_errors_as_sentences()
+    hook = sys.excepthook
+    show_input_errors_as_sentences()
+    assert sys.excepthook is hook, "installed twice"
+    hook(InputError, InputError("`top_k` is 9."), None)
+    assert capsys.readouterr().err == "error: `top_k` is 9.\n"
+    hook(ValueError, ValueError("no sentence of ours"), None)
+    assert capsys.readouterr().err == "the old hook\n"
+
+
+@pytest.mark.parametrize("program", OTHERS)
+def test_nothing_else_is_touched(program: str, run_as: Callable[[str], None]) -> None:
+    run_as(program)
+    show_input_errors_as_sentences()
+    assert sys.excepthook is old_hook
+
+
+def ours(registry: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: entry for name, entry in registry.items() if entry.__module__.startswith("sut_fair")
+    }
+
+
+def beginnings() -> dict[str, Callable[[], object]]:
+    """Where fairseq begins to use something of ours: the call it makes, with senseless options."""
+    calls: dict[str, Callable[[], object]] = {}
+    for name, model in ours(MODEL_REGISTRY).items():
+        calls[f"model {name}"] = lambda model=model: model.build_model(None, None)
+    for name, task in ours(TASK_REGISTRY).items():
+        calls[f"task {name}"] = lambda task=task: task(None, None, None)
+    for name, criterion in ours(CRITERION_REGISTRY).items():
+        calls[f"criterion {name}"] = lambda kind=criterion: kind.build_criterion(None, None)
+    for name in ours(ARCH_MODEL_REGISTRY):
+        fill_in = ARCH_CONFIG_REGISTRY[name]
+        if name not in MODEL_REGISTRY:
+            calls[f"arch {name}"] = lambda fill_in=fill_in: fill_in(SimpleNamespace())
+    return calls
+
+
+def test_the_list_is_not_empty() -> None:
+    kinds = {name.split()[0] for name in beginnings()}
+    assert kinds == {"model", "task", "criterion", "arch"}
+
+
+@pytest.mark.parametrize("beginning", sorted(beginnings()))
+def test_whatever_fairseq_uses_of_ours(beginning: str, run_as: Callable[[str], None]) -> None:
+    run_as("fairseq-train")
+    with contextlib.suppress(Exception):
+        beginnings()[beginning]()
+    assert sys.excepthook is not old_hook
