@@ -207,7 +207,7 @@ def test_a_users_own_experiment(place: Path) -> None:
         ),
         ("train scan --split nosuch", "scan has the splits simple, length, addprim_jump"),
         ("train scan --data .", ". has no dict.src.txt: make the folder with `sut-prepare` first."),
-        ("train scan --updates 0", "must be a whole number of at least 1, but is '0'"),
+        ("train scan --updates 0", "must be a whole number of at least 1, but is `0`"),
         ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
         ("train mine.yaml", "mine.yaml cannot be read as a YAML file"),
         ("train scan --fast", "unrecognized arguments: --fast"),
