@@ -8,6 +8,7 @@ from fairseq import utils
 from torch import nn
 
 from sut_fairseq.errors import check, check_choice
+from sut_fairseq.models._axis import Side
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._kinds import (
     ATTENTION,
@@ -16,7 +17,6 @@ from sut_fairseq.models._kinds import (
     FEED_FORWARD,
     HALTING,
     POSITIONS,
-    Side,
 )
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.feedforward import FeedForward

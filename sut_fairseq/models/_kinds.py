@@ -5,13 +5,13 @@ To add a kind: write its module, then a builder and a line in the list of its ax
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from sut_fairseq.errors import check, check_choice
+from sut_fairseq.models._axis import Axis, Kind, Side
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.distributions.interface import Distribution
@@ -38,73 +38,6 @@ from sut_fairseq.modules.routing.router import Router
 
 if TYPE_CHECKING:
     from sut_fairseq.models._config import UniversalTransformerConfig as Config
-
-Build = TypeVar("Build")
-
-
-@dataclass(frozen=True)
-class Kind(Generic[Build]):
-    """A kind and how it is built.
-
-    Attributes:
-        help: what the option's help says of it.
-        build: makes its module.
-    """
-
-    help: str
-    build: Build
-
-
-class Axis(Generic[Build]):
-    """An axis along which models differ.
-
-    Args:
-        help: what the option decides.
-        kinds: the kinds by name.
-    """
-
-    def __init__(self, help: str, kinds: dict[str, Kind[Build]]) -> None:
-        self._help = help
-        self.kinds = kinds
-
-    def __iter__(self) -> Iterator[str]:
-        """The names, for an option's choices."""
-        return iter(self.kinds)
-
-    @property
-    def help(self) -> str:
-        """The help of the option that chooses."""
-        return f"{self._help}: " + "; ".join(f"{name}, {k.help}" for name, k in self.kinds.items())
-
-    def builder(self, option: str, name: object) -> Build:
-        """What builds the kind of this name.
-
-        Raises:
-            InputError: naming `option`, if there is no such kind.
-        """
-        check_choice(option, str(name), self.kinds)
-        return self.kinds[str(name)].build
-
-
-@dataclass(frozen=True)
-class Side:
-    """The options of one stack, with the decoder's defaults filled in from the encoder's."""
-
-    name: Literal["encoder", "decoder"]
-    embed_dim: int
-    source_dim: int
-    num_steps: int
-    num_heads: int
-    head_dim: int
-    hidden_dim: int
-    block: str
-    pre_norm: bool
-    halting: str
-
-    @property
-    def causal(self) -> bool:
-        """Whether tokens see only what stands before them."""
-        return self.name == "decoder"
 
 
 def router(config: Config, embed_dim: int, kind: str) -> Router:

@@ -12,7 +12,7 @@ from sut_fairseq import losses
 from sut_fairseq.criterions import cross_entropy_with_auxiliary as auxiliary_criterion
 from sut_fairseq.errors import InputError
 from sut_fairseq.models import _kinds
-from sut_fairseq.models._kinds import Kind
+from sut_fairseq.models._axis import Kind
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.attention.interface import Attention, Memory

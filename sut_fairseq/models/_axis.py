@@ -1,0 +1,76 @@
+"""An axis along which models differ, with its kinds; and what a kind may know of its stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+from sut_fairseq.errors import check_choice
+
+Build = TypeVar("Build")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[Build]):
+    """A kind and how it is built.
+
+    Attributes:
+        help: what the option's help says of it.
+        build: makes its module.
+    """
+
+    help: str
+    build: Build
+
+
+class Axis(Generic[Build]):
+    """An axis along which models differ.
+
+    Args:
+        help: what the option decides.
+        kinds: the kinds by name.
+    """
+
+    def __init__(self, help: str, kinds: dict[str, Kind[Build]]) -> None:
+        self._help = help
+        self.kinds = kinds
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, for an option's choices."""
+        return iter(self.kinds)
+
+    @property
+    def help(self) -> str:
+        """The help of the option that chooses."""
+        return f"{self._help}: " + "; ".join(f"{name}, {k.help}" for name, k in self.kinds.items())
+
+    def builder(self, option: str, name: object) -> Build:
+        """What builds the kind of this name.
+
+        Raises:
+            InputError: naming `option`, if there is no such kind.
+        """
+        check_choice(option, str(name), self.kinds)
+        return self.kinds[str(name)].build
+
+
+@dataclass(frozen=True)
+class Side:
+    """The options of one stack, with the decoder's defaults filled in from the encoder's."""
+
+    name: Literal["encoder", "decoder"]
+    embed_dim: int
+    source_dim: int
+    num_steps: int
+    num_heads: int
+    head_dim: int
+    hidden_dim: int
+    block: str
+    pre_norm: bool
+    halting: str
+
+    @property
+    def causal(self) -> bool:
+        """Whether tokens see only what stands before them."""
+        return self.name == "decoder"
