@@ -69,7 +69,12 @@ class _GroupedProduct(torch.autograd.Function):
 
 
 def _blank(rows: Tensor, outside: Tensor | None) -> Tensor:
-    return rows if outside is None else rows.masked_fill_(outside, 0)
+    if outside is None:
+        return rows
+    if torch.compiler.is_compiling():
+        # torch 2.11 loses what is written in place while it traces a gradient of ours.
+        return rows.masked_fill(outside, 0)
+    return rows.masked_fill_(outside, 0)
 
 
 def _product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
