@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections import Counter
@@ -20,29 +20,32 @@ from tests.integration.commands import Argument, Finished, run, words
 
 NAME = "sut-experiment"
 
-# Stands for the package of data preparation where that is not installed.
-_STAND_IN = """
-import runpy, sys
-folder = {generators!r}
-sys.path.insert(0, folder)
-del sys.argv[0]
-runpy.run_path(f"{{folder}}/{{sys.argv[0]}}.py", run_name="__main__")
-"""
+# A data set that somebody adds, and its experiment: two files.
+_TOY_SET = '''"""Sums of two digits."""
+
+from sut_data.kit.examples import Example, make_parser, prepare
+
+
+def main(program, argv):
+    arguments = make_parser(program, "Prepare sums.", "not read").parse_args(argv)
+    sums = [Example(f"{i} + {j}", str(i + j), (str(i),)) for i in range(9) for j in range(9)]
+    parts = {"train": sums[:60], "valid": sums[60:70], "test": sums[70:]}
+    prepare(arguments, [], lambda: parts, ["first"], name="toy_sums")
+'''
+_TOY_EXPERIMENT = {
+    "extends": "_formal_languages",
+    "shows": "sums of two digits",
+    "dataset": "toy_sums",
+    "prepare": {"all": "toy_sums"},
+    "models": {"sut": "with halting"},
+    "evaluation": {"by": "first"},
+}
 
 
 @pytest.fixture
-def place(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     folder = tmp_path_factory.mktemp("place")
-    if importlib.util.find_spec("sut_data") is None:
-        package = tmp_path_factory.mktemp("packages") / "sut_data"
-        package.mkdir()
-        generators = str(repository / "data-prep" / "generators")
-        (package / "__init__.py").touch()
-        (package / "__main__.py").write_text(_STAND_IN.format(generators=generators))
-        monkeypatch.setenv("PYTHONPATH", str(package.parent))
     monkeypatch.chdir(folder)
     return folder
 
@@ -196,6 +199,23 @@ def test_a_users_own_experiment(place: Path) -> None:
     assert "sut-experiment train mine.yaml --data listops --models sut --size tiny" in page
     other = call(place, "evaluate run --steps 3 --by depth --data data-bin/listops").stdout
     assert "test-by-depth-3-steps-listops.csv" in other
+
+
+def test_a_new_data_set_and_its_experiment_are_two_files(
+    place: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = place / "packages"
+    shutil.copytree(repository / "data-prep" / "sut_data", packages / "sut_data")
+    (packages / "sut_data" / "sets" / "toy_sums.py").write_text(_TOY_SET)
+    (place / "toy_sums.yaml").write_text(yaml.safe_dump(_TOY_EXPERIMENT))
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    call(place, "prepare toy_sums.yaml")
+    call(place, "train toy_sums.yaml --size small --updates 2 --out run")
+    shown = call(place, "evaluate run").stdout
+    assert "exact match" in shown
+    (table,) = (place / "run").glob("test*.csv")
+    found = rows_of(table)
+    assert {row["group"]: row["sentences"] for row in found} == {"all": "11", "7": "2", "8": "9"}
 
 
 @pytest.mark.parametrize(
