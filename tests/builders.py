@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.interface import Memory
@@ -15,6 +16,7 @@ from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
 from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
+from sut_fairseq.modules.attention.retrieve import EveryValue
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.feedforward import DenseFeedForward
@@ -46,6 +48,7 @@ def build_attention(
     window: int = 1,
     num_buckets: int = 4,
     source_dim: int = EMBED_DIM,
+    value_scores: str = "dot-product",
 ) -> nn.Module:
     """Dense for one expert, like the package's own assembly."""
     positions = {
@@ -68,6 +71,7 @@ def build_attention(
         ),
     }
     core = AttentionCore(
+        retrieve=None if options.num_retrievals is None else EveryValue(),
         positions=positions[options.positions](),
         distribution=(
             Geometric(causal=options.causal) if options.distribution == "geometric" else None
@@ -80,6 +84,17 @@ def build_attention(
         num_heads=options.num_heads,
         head_dim=HEAD_DIM,
     )
+    if options.num_retrievals is not None:
+        return CompositionalAttention(
+            core,
+            embed_dim=EMBED_DIM,
+            source_dim=source_dim,
+            num_searches=options.num_heads,
+            head_dim=HEAD_DIM,
+            num_retrievals=options.num_retrievals,
+            retrieval_dim=2,
+            value_scores=value_scores,
+        )
     if num_experts == 1:
         return MultiheadAttention(core, **sizes)
     router = Router(EMBED_DIM, num_experts, options.attention_top_k)

@@ -41,6 +41,11 @@ NDR = {
     "rel": dict(attention_positions="transformer-xl", no_token_positional_embeddings=True),
 }
 MIXTURE = dict(attention_experts=4, attention_top_k=2, ffn_experts=3, ffn_top_k=2)
+COMPOSITIONAL = dict(
+    attention_kind="compositional", attention_retrievals=2, attention_retrieval_dim=4
+)
+# What holds for every kind of attention is tested with each of these.
+ATTENTION_KINDS = {"dense": {}, "mixture": MIXTURE, "compositional": COMPOSITIONAL}
 
 
 def dictionary(num_words: int = 9, prefix: str = "w") -> Dictionary:

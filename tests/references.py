@@ -23,6 +23,7 @@ class Options:
     """What the weights do not say themselves."""
 
     num_heads: int = 2
+    num_retrievals: int | None = None  # None: head i retrieves value i
     attention_top_k: int = 1
     ffn_top_k: int = 1
     positions: str = "none"  # or "window", "buckets", "direction", "transformer-xl", ...
@@ -205,6 +206,21 @@ def geometric(scores: Mapping[int, Tensor], i: int) -> list[Tensor]:
     return result
 
 
+def choose(weights: Weights, state: Tensor, search: int, retrieved: list[Tensor]) -> Tensor:
+    """What one search makes of all that it has retrieved (COMP Eq. 11-13)."""
+    if len(retrieved) == 1:
+        return retrieved[0]
+    weights = part(weights, "value_scores")
+    size = weights["key.weight"].shape[0]
+    query = weights["query.weight"][search * size : (search + 1) * size] @ state
+    keys = [weights["key.weight"] @ one for one in retrieved]
+    if "linear.weight" in weights:
+        scores = [weights["linear.weight"][0] @ torch.cat([query, key]) for key in keys]
+    else:
+        scores = [query @ key / math.sqrt(size) for key in keys]
+    return sum(p * one for p, one in zip(softmax(scores), retrieved))
+
+
 def attention(
     weights: Weights, options: Options, state: Tensor, position: int, sources: Mapping[int, Tensor]
 ) -> tuple[Tensor, Call | None]:
@@ -232,12 +248,16 @@ def attention(
                 )
                 for other, source in sources.items()
             }
-            values = [weights["value.weight"][rows] @ source for source in sources.values()]
             if options.distribution == "geometric":
                 matches = geometric(scores, position)
             else:
                 matches = softmax(list(scores.values()))
-            contexts.append(sum(p * value for p, value in zip(matches, values)))
+            retrieved = []
+            for j in [head] if options.num_retrievals is None else range(options.num_retrievals):
+                value_weight = weights["value.weight"][j * head_dim : (j + 1) * head_dim]
+                values = [value_weight @ source for source in sources.values()]
+                retrieved.append(sum(p * value for p, value in zip(matches, values)))
+            contexts.append(choose(weights, state, head, retrieved))
         result = result + gate * (output_weight @ torch.cat(contexts))
     return result, call
 

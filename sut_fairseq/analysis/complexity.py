@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
+from sut_fairseq.modules.attention.compositional import ValueScores
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
@@ -154,6 +155,7 @@ class _Counter(nn.Module):
             ExpertInput: self._hook(_expert_linear),
             ExpertOutput: self._hook(_expert_linear),
             AttentionCore: self._products_hook,
+            ValueScores: self._value_scores_hook,
             FairseqAttention: self._fairseq_attention_hook,
             nn.Linear: self._hook(MODULES_MAPPING[nn.Linear]),
             nn.LayerNorm: self._hook(MODULES_MAPPING[nn.LayerNorm]),
@@ -196,7 +198,7 @@ class _Counter(nn.Module):
             self._book(name, macs)
             for parent in self._parents(name):
                 # ptflops does not look inside of a module that has a hook.
-                if isinstance(parent, AttentionCore):
+                if isinstance(parent, (AttentionCore, ValueScores)):
                     parent.__flops__ += macs
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
                 stack: Any = self.model.get_submodule(name.split(".block.")[0])
@@ -222,6 +224,10 @@ class _Counter(nn.Module):
     def _products_hook(self, module: AttentionCore, inputs: Any, output: Tensor) -> None:
         queries, tokens, memory, *_ = inputs
         self.result.by_kind[PRODUCTS] += module.num_products(queries, tokens, memory)
+
+    def _value_scores_hook(self, module: ValueScores, inputs: Any, output: Tensor) -> None:
+        _, retrieved = inputs
+        self.result.by_kind[PRODUCTS] += module.num_products(retrieved)
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.

@@ -13,6 +13,7 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from sut_fairseq.models import _kinds
+from sut_fairseq.modules.attention.compositional import VALUE_SCORES
 from sut_fairseq.modules.routing.experts import BACKENDS
 from sut_fairseq.modules.tokens import LAYOUTS
 
@@ -118,6 +119,17 @@ class AttentionOptions(FairseqDataclass):
     )
     attention_kind: ChoiceEnum(list(_kinds.ATTENTION)) = field(  # type: ignore[valid-type]
         default="auto", metadata={"help": _kinds.ATTENTION.help}
+    )
+    attention_retrievals: Optional[int] = field(
+        default=None,
+        metadata={"help": "values that searches choose from (compositional; default: the heads)"},
+    )
+    attention_retrieval_dim: int = field(
+        default=32, metadata={"help": "size of retrieval queries and keys (compositional)"}
+    )
+    attention_value_scores: ChoiceEnum(list(VALUE_SCORES)) = field(  # type: ignore[valid-type]
+        default="dot-product",
+        metadata={"help": "how searches score what they retrieve (compositional)"},
     )
     attention_distribution: ChoiceEnum(list(_kinds.DISTRIBUTIONS)) = field(  # type: ignore[valid-type]
         default="softmax", metadata={"help": _kinds.DISTRIBUTIONS.help}

@@ -12,6 +12,7 @@ from torch import nn
 
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._axis import Axis, Kind, Side
+from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.distributions.interface import Distribution
@@ -26,6 +27,7 @@ from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.attention.positions.interface import Scores
 from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
+from sut_fairseq.modules.attention.retrieve import EveryValue
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.feedforward import Activation, DenseFeedForward, FeedForward
@@ -163,6 +165,23 @@ def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -
     )
 
 
+def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    experts = config.attention_experts
+    check(experts == 1, "attention_experts", "1 for `attention_kind` compositional", experts)
+    core.retrieve = EveryValue()
+    retrievals = config.attention_retrievals
+    return CompositionalAttention(
+        core,
+        embed_dim=side.embed_dim,
+        source_dim=source_dim,
+        num_searches=side.num_heads,
+        head_dim=side.head_dim,
+        num_retrievals=side.num_heads if retrievals is None else retrievals,
+        retrieval_dim=config.attention_retrieval_dim,
+        value_scores=str(config.attention_value_scores),
+    )
+
+
 def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
     build = _multihead if config.attention_experts == 1 else _mixture
     return build(config, side, core, source_dim)
@@ -174,6 +193,7 @@ ATTENTION: Axis[Callable[[Config, Side, AttentionCore, int], Attention]] = Axis(
         "auto": Kind("mixture with more than one expert, else multihead", _by_experts),
         "multihead": Kind("dense heads", _multihead),
         "mixture": Kind("heads of the experts that a token is routed to", _mixture),
+        "compositional": Kind("searches that choose what they retrieve", _compositional),
     },
 )
 

@@ -13,6 +13,7 @@ from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
+from sut_fairseq.modules.attention.retrieve import EveryValue
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
 from tests import reference_losses, references
@@ -104,6 +105,71 @@ def test_self_attention(
     # Queries and keys come from different states once tokens halt.
     states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
     assert_agrees(layer, options, states, active, sources, padding)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("positions, distribution", KINDS)
+@pytest.mark.parametrize("num_retrievals", [1, 3])
+def test_compositional(
+    num_retrievals: int, positions: str, distribution: str, causal: bool
+) -> None:
+    options = Options(
+        num_retrievals=num_retrievals,
+        positions=positions,
+        distribution=distribution,
+        causal=causal,
+        max_distance=3,
+    )
+    layer = randomise(build_attention(options, 1).double())
+    states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
+    assert_agrees(layer, options, states, ~LEFT, sources, LEFT)
+
+
+def test_compositional_cross_attention() -> None:
+    """Its own length, size and padding on the side of the source."""
+    options = Options(num_heads=3, num_retrievals=2)
+    layer = randomise(build_attention(options, 1, source_dim=SOURCE_DIM).double())
+    states, sources = normal(3, 3, EMBED_DIM), normal(3, LENGTH, SOURCE_DIM, seed=1)
+    assert_agrees(layer, options, states, ~RIGHT[:, :3], sources, LEFT)
+
+
+def test_linear_value_scores() -> None:
+    options = Options(num_heads=3, num_retrievals=2)
+    layer = randomise(build_attention(options, 1, value_scores="linear").double())
+    states, active = normal(3, LENGTH, EMBED_DIM), ~LEFT
+    tokens = ActiveTokens.from_mask(active)
+    result, _ = layer(tokens.take(states), tokens, memory_of(layer, states, LEFT))
+    weights = dict(layer.named_parameters())
+    expected, _ = by_loops(weights, options, states, active, states, LEFT)
+    # What the query adds is the same for all retrievals: its gradient is 0 but for rounding.
+    del weights["value_scores.query.weight"]
+    assert_agree({"result": result}, {"result": expected}, {**weights, "states": states})
+
+
+class Identity(nn.Module):
+    """Scores by which search i takes retrieval i."""
+
+    def forward(self, states: Tensor, retrieved: Tensor) -> Tensor:
+        return torch.eye(retrieved.shape[1]).to(retrieved).expand(retrieved.shape[:3])
+
+
+def test_searches_that_each_choose_their_own_value_are_heads() -> None:
+    """S = R and identity scores: multi-head attention, gradients included."""
+    options = Options(num_heads=3, positions="window")
+    dense = randomise(build_attention(options, 1).double())
+    searches = build_attention(replace(options, num_retrievals=3), 1).double()
+    for name in ("query", "key", "value", "output", "core"):
+        setattr(searches, name, getattr(dense, name))
+    searches.core = AttentionCore(positions=dense.core.positions, retrieve=EveryValue())
+    searches.value_scores = Identity()
+    states = normal(2, LENGTH, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(~LEFT[:2])
+    outputs = [
+        layer(tokens.take(states), tokens, memory_of(layer, states, LEFT[:2]))[0]
+        for layer in (searches, dense)
+    ]
+    variables = {**dict(dense.named_parameters()), "states": states}
+    assert_agree({"result": outputs[0]}, {"result": outputs[1]}, variables)
 
 
 @pytest.mark.parametrize("num_heads", [1, 3])

@@ -10,7 +10,16 @@ from torch import Tensor
 
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
-from tests.models import HALTING, MIXTURE, NDR, batch, lower_threshold, padding, small_model
+from tests.models import (
+    ATTENTION_KINDS,
+    HALTING,
+    MIXTURE,
+    NDR,
+    batch,
+    lower_threshold,
+    padding,
+    small_model,
+)
 
 THRESHOLDS = (0.999, 0.5, 0.1)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -20,7 +29,6 @@ POSITIONS = {
     "absolute": dict(attention_positions="none"),
     "window and absolute": dict(attention_positions="window"),
 }
-KINDS = {"dense": {}, "mixture": MIXTURE}
 ACT = {
     name: dict(encoder_halting=name, decoder_halting=name, halting_epsilon=0.4, decoder_layers=6)
     for name in ("act", "act-ut")
@@ -67,7 +75,7 @@ def assert_incremental_equals_full(
 
 
 @pytest.mark.parametrize("positions", POSITIONS.values(), ids=POSITIONS)
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
 def test_one_token_at_a_time(kind: dict[str, Any], positions: dict[str, Any]) -> None:
     model = small_model(**kind, **positions, **HALTING)
     skipped = []
@@ -93,7 +101,7 @@ def test_data_router(kind: dict[str, Any], halting: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("positions", ["window", "buckets"])
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
 @pytest.mark.parametrize("act", ACT.values(), ids=ACT)
 def test_adaptive_computation_time(
     act: dict[str, Any], kind: dict[str, Any], positions: str
@@ -125,7 +133,7 @@ def test_several_tokens_at_a_time(chunks: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("alpha_threshold", THRESHOLDS)
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
 def test_in_float32(kind: dict[str, Any], alpha_threshold: float, device: str) -> None:
     """The precision that people decode in."""
     model = small_model(**kind, **HALTING, alpha_threshold=alpha_threshold, dtype=torch.float32).to(
@@ -144,7 +152,7 @@ def test_longer_than_the_cache_first_holds() -> None:
     "positions, alpha_threshold",
     [(name, 0.5) for name in POSITIONS] + [("window", 0.999), ("window", 0.1)],
 )
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
 def test_under_beam_reordering(
     kind: dict[str, Any], positions: str, alpha_threshold: float
 ) -> None:

@@ -15,6 +15,7 @@ from sut_fairseq import losses
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests.models import (
+    ATTENTION_KINDS,
     HALTING,
     MIXTURE,
     NDR,
@@ -26,7 +27,7 @@ from tests.models import (
     task,
 )
 
-KINDS = {"dense": {}, "mixture": MIXTURE, **NDR}
+KINDS = {**ATTENTION_KINDS, **NDR}
 
 
 @pytest.mark.parametrize("alpha_threshold", [0.999, 0.5, 0.1])

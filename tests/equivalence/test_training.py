@@ -9,9 +9,16 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
-from tests.models import HALTING, MIXTURE, batch, padding, sample_of, small_model, task
-
-KINDS = {"dense": {}, "mixture": MIXTURE}
+from tests.models import (
+    ATTENTION_KINDS,
+    HALTING,
+    MIXTURE,
+    batch,
+    padding,
+    sample_of,
+    small_model,
+    task,
+)
 
 
 def criterion(**weights: float) -> CrossEntropyWithAuxiliaryCriterion:
@@ -21,7 +28,7 @@ def criterion(**weights: float) -> CrossEntropyWithAuxiliaryCriterion:
 
 
 @pytest.mark.parametrize("sample", [False, True])
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
 def test_checkpointed_activations_change_nothing(kind: dict[str, Any], sample: bool) -> None:
     results = []
     for checkpoint in (False, True):

@@ -322,3 +322,28 @@ def test_tied_parameters_count_once() -> None:
     untied = small_model(joined=True)
     words = 2 * len(untied.encoder.dictionary) * SMALL["encoder_embed_dim"]
     assert count(untied, [pair]).params - count(tied, [pair]).params == words
+
+
+@pytest.mark.parametrize("retrievals", [1, 3])
+def test_compositional_attention_meets_the_formula(retrievals: int) -> None:
+    """Beside heads: R values, and the scores by which each of S searches chooses among them."""
+    n, m, steps, d, head_dim, dim, searches = 5, 7, 4, 16, 8, 3, 2
+    batch = {
+        "src_tokens": torch.full((1, n), 5),
+        "src_lengths": torch.tensor([n]),
+        "prev_output_tokens": torch.full((1, m), 5),
+    }
+    options = dict(attention_retrievals=retrievals, attention_retrieval_dim=dim)
+    heads, composed = (
+        count(small_model(attention_kind=kind, **options), [batch])
+        for kind in ("multihead", "compositional")
+    )
+    chooses = retrievals > 1
+    queries = steps * (n + 2 * m)  # of the encoder's and of the decoder's two attentions
+    pairs = steps * (n * n + m * m + m * n)  # of queries and keys
+    products = pairs * searches * (retrievals - 1) * head_dim
+    products += chooses * queries * searches * retrievals * (dim + head_dim)
+    assert composed.by_kind[PRODUCTS] - heads.by_kind[PRODUCTS] == products
+    values = d * head_dim * (retrievals - searches) * (steps * (n + m) + steps * n)
+    scores = chooses * queries * searches * dim * (d + retrievals * head_dim)
+    assert composed.macs - heads.macs == values + scores

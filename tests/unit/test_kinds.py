@@ -176,7 +176,8 @@ def test_halting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
-    sentence = "`attention_kind` must be one of auto, multihead, mixture, but is star instead."
+    kinds = "auto, multihead, mixture, compositional"
+    sentence = f"`attention_kind` must be one of {kinds}, but is star instead."
     with pytest.raises(InputError, match=sentence):
         small_model(attention_kind="star")
 

@@ -16,7 +16,15 @@ from sut_fairseq.analysis.traces import StackTrace, evaluating, trace
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.encoder_classifier import EncoderClassifier
 from tests import references
-from tests.models import HALTING, MIXTURE, batch, lower_threshold, padding, small_model
+from tests.models import (
+    COMPOSITIONAL,
+    HALTING,
+    MIXTURE,
+    batch,
+    lower_threshold,
+    padding,
+    small_model,
+)
 from tests.unit.test_sequence_classification import classifier, sources
 
 INPUTS = batch()
@@ -36,6 +44,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "halting": HALTING,
     "mixture": {**MIXTURE, **HALTING},
     "masked": {**MIXTURE, **HALTING, "token_layout": "masked"},
+    "compositional": {**COMPOSITIONAL, **HALTING},
     "act": ACT,
     "router": ROUTER,
     "router halting": {**ROUTER, **MIXTURE, **ACT},

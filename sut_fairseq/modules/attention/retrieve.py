@@ -50,3 +50,21 @@ class PairedHeads(Retrieve):
 
     def products_per_key(self, values: Tensor) -> int:
         return values.shape[3]
+
+
+class EveryValue(Retrieve):
+    """Every head of the weights sums up every head of the values, in one product (COMP Eq. 10).
+
+    Returns `(rows, num_heads, width, top_k, num_value_heads, value_dim)`.
+    """
+
+    fuses: ClassVar[bool] = False
+
+    def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
+        rows, num_values, num_keys, value_dim = values.shape
+        side_by_side = values.to(weights.dtype).transpose(1, 2).reshape(rows, num_keys, -1)
+        context = torch.bmm(weights.flatten(1, 3), side_by_side)
+        return context.view(*weights.shape[:4], num_values, value_dim)
+
+    def products_per_key(self, values: Tensor) -> int:
+        return values.shape[1] * values.shape[3]
