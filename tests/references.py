@@ -23,7 +23,6 @@ class Options:
     """What the weights do not say themselves."""
 
     num_heads: int = 2
-    num_retrievals: int | None = None  # None: head i retrieves value i
     attention_top_k: int = 1
     ffn_top_k: int = 1
     positions: str = "none"  # or "window", "buckets", "direction", "transformer-xl", ...
@@ -36,6 +35,7 @@ class Options:
     alpha_threshold: float | None = None  # None: no stick-breaking
     act: str | None = None  # or "graves", "dehghani"
     epsilon: float = 0.01  # of ACT
+    num_retrievals: int | None = None  # None: head i retrieves value i
 
 
 @dataclass

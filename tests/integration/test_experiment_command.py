@@ -209,7 +209,7 @@ def test_a_new_data_set_and_its_experiment_are_two_files(
     (packages / "sut_data" / "sets" / "toy_sums.py").write_text(_TOY_SET)
     (place / "toy_sums.yaml").write_text(yaml.safe_dump(_TOY_EXPERIMENT))
     monkeypatch.setenv("PYTHONPATH", str(packages))
-    call(place, "prepare toy_sums.yaml")
+    prepare("toy_sums.yaml")
     call(place, "train toy_sums.yaml --size small --updates 2 --out run")
     shown = call(place, "evaluate run").stdout
     assert "exact match" in shown
