@@ -68,8 +68,8 @@ class Training:
     @property
     def updates(self) -> int | None:
         """How many there will be, if that is known."""
-        limit = self.settings.get("max-update")
-        return int(limit) if str(limit).isdecimal() else None  # type: ignore[arg-type]
+        limit = str(self.settings.get("max-update"))
+        return int(limit) if limit.isdecimal() else None
 
 
 def plan(
