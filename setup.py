@@ -9,6 +9,9 @@ readme = Path(__file__).with_name("README.md")
 # What training, generating and counting do without, named in sut_fairseq/_requirements.py too.
 PLOTS = ["matplotlib>=3.5"]  # the first with `colormaps` and `Figure(layout=...)`
 TEXT = ["sacremoses", "sentencepiece", "subword-nmt"]
+TENSORBOARD = ["tensorboard"]
+COMPLETION = ["shtab"]
+DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
 TOOLS = ["build", "hypothesis", "mypy", "pytest", "pytest-xdist>=3.2", "ruff"]  # 3.2: worksteal
 
 setup(
@@ -37,7 +40,7 @@ setup(
     ],
     package_dir={"sut_data": "data-prep/sut_data"},
     package_data={
-        "sut_fairseq": ["py.typed", "constraints.txt", "experiments/*.yaml"],
+        "sut_fairseq": ["py.typed", "constraints.txt", "experiments/*.yaml", "cli/report_page/*"],
         "sut_data": ["py.typed", "SHA256SUMS"],
     },
     zip_safe=False,  # fairseq's --user-dir needs a real folder
@@ -47,23 +50,30 @@ setup(
         "ptflops>=0.7.4",  # the first whose counting of functionals can be switched off
         "PyYAML",
         "sacrebleu>=2.0",  # the first with the metrics' own signatures
+        "safetensors>=0.4",  # a small wheel that needs nothing; what is exported must be readable
         "torch>=2.6",  # the first whose torch.load is safe by default
         "tqdm",
     ],
     extras_require={
         "plots": PLOTS,
         "text": TEXT,
-        "test": [*PLOTS, *TEXT, *TOOLS],
+        "tensorboard": TENSORBOARD,
+        "completion": COMPLETION,
+        "docs": DOCS,
+        "test": [*PLOTS, *TEXT, *COMPLETION, *DOCS, *TOOLS],
     },
     entry_points={
         "console_scripts": [
+            "sut = sut_data.commands:main",
             "sut-average = sut_fairseq.cli.average:main",
             "sut-benchmark = sut_fairseq.cli.benchmark:main",
             "sut-bleu = sut_fairseq.cli.bleu:main",
             "sut-evaluate = sut_fairseq.cli.evaluate:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
             "sut-experiment = sut_fairseq.cli.experiment:main",
+            "sut-export = sut_fairseq.cli.export:main",
             "sut-macs = sut_fairseq.cli.macs:main",
+            "sut-options = sut_fairseq.cli.options:main",
             "sut-prepare = sut_data.main:main",
             "sut-report = sut_fairseq.cli.report:main",
             "sut-translate = sut_fairseq.cli.translate:main",

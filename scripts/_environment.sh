@@ -176,6 +176,8 @@ prepare_environment() {
         say "installing into .venv; the first time takes some minutes"
         install_torch_and_fairseq
     fi
+    # pip leaves an older one as it is, and Python would read the console commands from it.
+    rm -rf "$repository/sut_fairseq.egg-info"
     install_step "sut_fairseq and the rest" --editable "${repository}[$extra]"
     unset PIP_CONSTRAINT PIP_DISABLE_PIP_VERSION_CHECK
     check_installed || die "the installation is incomplete: remove .venv and try again."

@@ -13,8 +13,10 @@
 #SBATCH --output=slurm-%j.log
 #SBATCH --open-mode=append
 #SBATCH --requeue
-# A job that was preempted is put back into the queue, and the training goes on where it stopped.
-# Not tried on a cluster: adapt the lines above to yours.
+#SBATCH --signal=B:USR1@300
+# Five minutes before the time limit (USR1 to this script), or when the job is preempted (TERM), the
+# training saves and ends with status 75. The job is then put back into the queue, and goes on where
+# it stopped. Not tried on a cluster: adapt the lines above to yours.
 set -euo pipefail
 
 for argument in "$@"; do
@@ -39,9 +41,26 @@ if [ -f "$environment" ]; then . "$environment"; fi
 nodes="${SLURM_JOB_NUM_NODES:-1}"
 if [ "$nodes" -eq 1 ]; then
     # fairseq starts a process for each GPU by itself.
-    exec sut-experiment train "$@"
+    sut-experiment train "$@" &
+else
+    gpus="${SLURM_GPUS_ON_NODE:?this script runs in a job of Slurm: start it with sbatch}"
+    sut-experiment train --gpus $((nodes * gpus)) \
+        --launcher "srun --ntasks $((nodes * gpus)) --ntasks-per-node $gpus --gpus-per-task 1" \
+        "$@" -- --distributed-world-size $((nodes * gpus)) --distributed-port 12345 &
 fi
-gpus="${SLURM_GPUS_ON_NODE:?this script runs in a job of Slurm: start it with sbatch}"
-exec sut-experiment train --gpus $((nodes * gpus)) \
-    --launcher "srun --ntasks $((nodes * gpus)) --ntasks-per-node $gpus --gpus-per-task 1" "$@" \
-    -- --distributed-world-size $((nodes * gpus)) --distributed-port 12345
+training=$!
+
+# USR1 in both cases: srun passes it on, whereas TERM makes it end the processes soon.
+told=
+trap 'told=yes; kill -USR1 "$training" 2>/dev/null || true' USR1 TERM
+status=0
+wait "$training" || status=$?
+while [ -n "$told" ]; do # a signal ends `wait`, and the training has not ended yet
+    told=
+    status=0
+    wait "$training" || status=$?
+done
+if [ "$status" -eq 75 ]; then
+    scontrol requeue "${SLURM_JOB_ID:?}"
+fi
+exit "$status"

@@ -35,4 +35,5 @@ if [ "$node" -eq 0 ]; then
 fi
 # The others run the same commands, the stages one after the other.
 sut-experiment train --gpus $((nodes * gpus)) --launcher "$launcher" --dry-run "$@" |
-    while read -r line; do eval "$line" </dev/null; done
+    # torchrun takes the path of a script, not the name of a command.
+    while read -r line; do eval "${line/ fairseq-train / $(command -v fairseq-train) }" </dev/null; done

@@ -1,25 +1,43 @@
 """Sparse Universal Transformers and their relatives as a fairseq plugin.
 
-Importing it registers models, tasks and criterions with fairseq, and lets torch read the classes
-that fairseq itself writes into checkpoints. Nothing else of the process changes.
+Importing it registers models, tasks and criterions with fairseq, lets torch read the classes that
+fairseq itself writes into checkpoints, and fairseq read sentences one by one under numpy 2
+(`models.language_model`). Nothing else of the process changes, but in commands: those of fairseq
+check each checkpoint before they use it, and ours end in a line after Ctrl-C.
 """
 
 from __future__ import annotations
 
+# ruff: noqa: E402
+from sut_fairseq.errors import InputError  # it says how to install sut_data where that is missing
+
+# isort: split
+from sut_data.interrupts import end_when_interrupted
+
+end_when_interrupted()  # now: the imports below take seconds
+from sut_data.waiting import loading
+
+_loading = loading()  # what is imported below takes seconds
+
 import argparse
 import logging
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._excepthook import is_command, show_input_errors_as_sentences
 from sut_fairseq._requirements import unmet_requirement
-from sut_fairseq.errors import InputError
+
+if TYPE_CHECKING:
+    from sut_fairseq.inference import Classification, ExactMatch, Model, Translation, load
 
 __version__ = "0.1.0"
+__all__ = ["Classification", "ExactMatch", "InputError", "Model", "Translation", "load"]
 
 if _problem := unmet_requirement():
+    _loading.close()
     show_input_errors_as_sentences()
     raise InputError(_problem)
 
@@ -40,6 +58,7 @@ def _allow_checkpoint_classes() -> None:
 
 _allow_checkpoint_classes()
 
+
 # While it is imported, one of fairseq's tasks advertises tensorboardX; its level is put back below.
 _advertiser = logging.getLogger("fairseq.tasks.text_to_speech")
 _level = _advertiser.level
@@ -47,17 +66,42 @@ _advertiser.setLevel(logging.WARNING)
 
 # Importing them runs the decorators that register them; fairseq itself imports only models and
 # tasks of a user directory.
-from sut_fairseq.criterions import classification, cross_entropy_with_auxiliary  # noqa: E402, F401
-from sut_fairseq.models import (  # noqa: E402, F401
+from sut_fairseq.checkpoints.reading import guard_fairseq
+from sut_fairseq.criterions import (  # noqa: F401
+    absolute_error,
+    classification,
+    cross_entropy_with_auxiliary,
+)
+from sut_fairseq.models import (  # noqa: F401
     architectures,
     classifier_architectures,
     encoder_classifier,
+    language_model,
+    recurrent_architectures,
     recurrent_classifier,
+    recurrent_translation,
+    retrieval_network,
     universal_transformer,
 )
-from sut_fairseq.tasks import (  # noqa: E402, F401
+from sut_fairseq.tasks import (  # noqa: F401
     classification_as_translation,
+    contextual_retrieval,
+    gold_attention,
     sequence_classification,
 )
 
 _advertiser.setLevel(_level)
+if is_command():
+    guard_fairseq()
+_loading.close()
+
+
+def __getattr__(name: str) -> Any:
+    """What works with trained models is imported when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.inference"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -18,14 +18,13 @@ def show_input_errors_as_sentences() -> None:
     other exception is shown as before, and in every other process (a notebook, somebody's own
     program) nothing changes.
     """
-    program = sys.argv[0] if sys.argv else ""
-    if _is_command(program) and not isinstance(sys.excepthook, _Sentences):
+    if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
 
 
-def _is_command(program: str) -> bool:
-    """Whether a program is `fairseq-train`, `fairseq_cli/train.py`, `sut-macs` or the like."""
-    path = PurePath(program)
+def is_command() -> bool:
+    """Whether this program is `fairseq-train`, `fairseq_cli/train.py`, `sut-macs` or the like."""
+    path = PurePath(sys.argv[0] if sys.argv else "")
     return path.name.startswith(("fairseq-", "sut-")) or path.parent.name == "fairseq_cli"
 
 
@@ -38,7 +37,25 @@ class _Sentences:
     def __call__(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, InputError):
-            sys.stderr.write(f"error: {error}\n")
+        ours = _input_error(error)
+        if ours is not None:
+            sys.stderr.write(f"error: {ours}\n")
         else:
             self._others(kind, error, trace)
+
+
+def _input_error(error: BaseException) -> InputError | None:
+    """The `InputError` that an exception is, or that fairseq put one of its own in the place of.
+
+    Its trainer answers whatever is wrong with a checkpoint's parameters with "please ensure that
+    the architectures match".
+    """
+    if isinstance(error, InputError):
+        return error
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    context = error.__context__
+    by_fairseq = raised_in.partition(".")[0] in ("fairseq", "fairseq_cli")
+    return context if by_fairseq and isinstance(context, InputError) else None

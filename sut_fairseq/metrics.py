@@ -8,9 +8,10 @@ for meters that are kept but not shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
 from torch import Tensor
@@ -82,6 +83,93 @@ def log_exact_match(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
                 100 * meters[f"_{keys[0]}"].sum / max(meters[f"_{keys[1]}"].sum, 1), 3
             ),
         )
+
+
+class GreedyOutcome(NamedTuple):
+    """What greedy search made of a batch; each `(batch,)`, but for the symbols.
+
+    Attributes:
+        tokens: `(batch, steps)`, padded after the end of each sentence.
+        right: bool, exact match.
+        before_eos: bool, all words before the end that the search found are right, however many
+            are missing after it (SeqAccBE of Dubois et al., 2020).
+        attention_loss: mean over the steps before the end of the squared distance, in source
+            words, between the mean attended position and the gold one; None without attention.
+    """
+
+    tokens: Tensor
+    right: Tensor
+    before_eos: Tensor
+    attention_loss: Tensor | None
+
+
+def compare_greedy(
+    tokens: Tensor,
+    target: Tensor,
+    words: Dictionary,
+    *,
+    weights: Tensor | None,
+    source_padding: Tensor,
+    gold: Tensor,
+) -> GreedyOutcome:
+    """Compare what greedy search found with references and gold attention.
+
+    attention loss = 1/|T| * sum over t in T of (sum_s s * a_ts / sum_s a_ts - gold_t)^2, where T
+    are the steps before the end of the sentence, the one found or that of the reference, whichever
+    comes first (Dubois et al., 2020, 6.2).
+
+    Args:
+        tokens: symbols found, `(batch, steps)`, padded after the end of each sentence; sentences
+            without an end have as many symbols as the longest reference.
+        target: the references, `(batch, length)`, padded; an unknown word in them is never found.
+        words: the target dictionary.
+        weights: attention a_ts of each step, `(batch, steps, source length)`, or None.
+        source_padding: `(batch, source length)`, True where the source is padding, at its start
+            or end; positions s count from the first word.
+        gold: position of each step, `(batch, length)`.
+    """
+    steps = tokens.size(1)
+    found = F.pad(tokens, (0, target.size(1) - steps), value=words.pad())
+    before = (found == words.eos()).cumsum(dim=1) == 0
+    same = (found == target) & (target != words.unk())
+    right = (same | (target == words.pad())).all(dim=1)
+    before_eos = (same | ~before).all(dim=1)
+    if weights is None:
+        return GreedyOutcome(tokens, right, before_eos, None)
+    counted = before & (target != words.eos()) & (target != words.pad())
+    positions = (~source_padding).cumsum(dim=1) - 1
+    weights = weights.masked_fill(source_padding[:, None], 0.0)
+    total = weights.sum(dim=2).clamp(min=torch.finfo(weights.dtype).tiny)
+    attended = (weights * positions[:, None]).sum(dim=2) / total
+    squared = (attended - gold[:, :steps]) ** 2 * counted[:, :steps]
+    # An empty reference has no step.
+    loss = squared.sum(dim=1) / counted.sum(dim=1).clamp(min=1)
+    return GreedyOutcome(tokens, right, before_eos, loss)
+
+
+def greedy_sums(outcome: GreedyOutcome) -> dict[str, Tensor]:
+    """Logging-output entries for the measures of greedy search but exact match."""
+    sums = {
+        "before_eos_right": outcome.before_eos.sum(),
+        "greedy_sentences": torch.tensor(outcome.before_eos.numel(), device=outcome.right.device),
+    }
+    if outcome.attention_loss is not None:
+        sums["attention_loss_sum"] = outcome.attention_loss.sum()
+    return sums
+
+
+def log_greedy(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
+    """Log `before_eos`, in per cent of all sentences, and `attention_loss`, their mean."""
+    if not any("greedy_sentences" in log for log in logging_outputs):
+        return
+    sentences = float(_total(logging_outputs, "greedy_sentences"))
+    for name, key, scale in (
+        ("before_eos", "before_eos_right", 100.0),
+        ("attention_loss", "attention_loss_sum", 1.0),
+    ):
+        if any(key in log for log in logging_outputs):
+            mean = scale * float(_total(logging_outputs, key)) / max(sentences, 1)
+            metrics.log_scalar(name, mean, sentences, round=3)
 
 
 def accuracy_sums(right: Tensor, groups: Tensor | None, num_groups: int) -> dict[str, Tensor]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.modules.attention.compositional import CompositionalAttention
+from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
+from sut_fairseq.modules.attention.distributions.others import OthersSoftmax
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
@@ -16,7 +17,6 @@ from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
 from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
-from sut_fairseq.modules.attention.retrieve import EveryValue
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.feedforward import DenseFeedForward
@@ -49,6 +49,9 @@ def build_attention(
     num_buckets: int = 4,
     source_dim: int = EMBED_DIM,
     value_scores: str = "dot-product",
+    value_dim: int = HEAD_DIM,
+    score_bias: bool = False,
+    bias: bool = False,
 ) -> nn.Module:
     """Dense for one expert, like the package's own assembly."""
     positions = {
@@ -70,12 +73,17 @@ def build_attention(
             EMBED_DIM, options.num_heads, HEAD_DIM, causal=options.causal
         ),
     }
+    distributions = {
+        "softmax": lambda: None,
+        "others": OthersSoftmax,
+        "geometric": lambda: Geometric(causal=options.causal),
+    }
+    matrices = "own" if options.own_values else "shared"
+    several = options.num_retrievals
     core = AttentionCore(
-        retrieve=None if options.num_retrievals is None else EveryValue(),
+        retrieve=None if several is None else retrieval(several, matrices),
         positions=positions[options.positions](),
-        distribution=(
-            Geometric(causal=options.causal) if options.distribution == "geometric" else None
-        ),
+        distribution=distributions[options.distribution](),
         causal=options.causal,
     )
     sizes = dict(
@@ -84,19 +92,23 @@ def build_attention(
         num_heads=options.num_heads,
         head_dim=HEAD_DIM,
     )
-    if options.num_retrievals is not None:
+    if several is not None:
         return CompositionalAttention(
             core,
             embed_dim=EMBED_DIM,
             source_dim=source_dim,
             num_searches=options.num_heads,
             head_dim=HEAD_DIM,
-            num_retrievals=options.num_retrievals,
+            num_retrievals=several,
+            value_dim=value_dim,
             retrieval_dim=2,
+            value_matrices=matrices,
             value_scores=value_scores,
+            score_bias=score_bias,
+            bias=bias,
         )
     if num_experts == 1:
-        return MultiheadAttention(core, **sizes)
+        return MultiheadAttention(core, **sizes, bias=bias)
     router = Router(EMBED_DIM, num_experts, options.attention_top_k)
     return MixtureAttention(core, router, **sizes)
 

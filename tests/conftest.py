@@ -9,8 +9,11 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.browser import NAMES, find_chromium
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_data"
+BROWSER = "browser"
 
 # Set before torch is imported, and inherited by the commands that tests start: under
 # pytest-xdist every process has one core, and more threads than cores slow all of them down.
@@ -48,6 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(PUBLISHED)
             if not folder.is_dir():
                 item.add_marker(pytest.mark.skip(reason=f"no folder {folder} (--data-dir DIR)"))
+    in_browser = [item for item in items if item.get_closest_marker(BROWSER)]
+    if in_browser and find_chromium() is None:
+        for item in in_browser:
+            item.add_marker(pytest.mark.skip(reason=f"no Chromium ({', '.join(NAMES)}) on PATH"))
     on_cuda = [item for item in items if item.get_closest_marker("cuda")]
     if on_cuda:
         import torch  # only here: most of a short run would be spent on importing it
@@ -58,22 +65,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Count the tests of published data apart: without the folder they say nothing."""
-    outcomes = {
-        outcome: sum(PUBLISHED in getattr(report, "keywords", ()) for report in reports)
-        for outcome, reports in terminalreporter.stats.items()
-        if outcome in ("passed", "failed", "error", "skipped")
-    }
-    ran = sum(count for outcome, count in outcomes.items() if outcome != "skipped")
-    missed = outcomes.get("skipped", 0)
-    if ran:
-        terminalreporter.write_line(f"published data sets: {ran} tests ran")
-    if missed:
-        folder = config.getoption("--data-dir")
-        terminalreporter.write_line(
-            f"published data sets: {missed} tests did not run, there is no folder {folder} "
-            "(--data-dir DIR)"
-        )
+    """Count apart the tests that need what a machine may lack: skipped, they say nothing."""
+    folder = config.getoption("--data-dir")
+    for mark, what, lacking in (
+        (PUBLISHED, "published data sets", f"there is no folder {folder} (--data-dir DIR)"),
+        (BROWSER, "pages in a browser", "there is no Chromium (apt-get install chromium)"),
+    ):
+        outcomes = {
+            outcome: sum(mark in getattr(report, "keywords", ()) for report in reports)
+            for outcome, reports in terminalreporter.stats.items()
+            if outcome in ("passed", "failed", "error", "skipped")
+        }
+        missed = outcomes.pop("skipped", 0)
+        if ran := sum(outcomes.values()):
+            terminalreporter.write_line(f"{what}: {ran} tests ran")
+        if missed:
+            terminalreporter.write_line(f"{what}: {missed} tests did not run, {lacking}")
 
 
 @pytest.fixture(scope="session")

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from fairseq.data import Dictionary
-from torch import Tensor
+from torch import Tensor, nn
 
+from sut_fairseq.models import _kinds
+from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.architectures import DATA_ROUTER
+from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
+from sut_fairseq.models.recurrent_translation import (
+    RecurrentTranslationConfig,
+    RecurrentTranslationModel,
+)
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from sut_fairseq.tasks.sequence_classification import (
+    SequenceClassificationConfig,
+    SequenceClassificationTask,
+)
 from tests.comparison import randomise
+
+Model = TypeVar("Model", bound=nn.Module)
 
 SMALL = dict(
     encoder_embed_dim=16,
@@ -29,9 +42,14 @@ SMALL = dict(
     max_target_positions=40,
 )
 HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
+MIXTURE = dict(attention_experts=4, attention_top_k=2, ffn_experts=3, ffn_top_k=2)
+COMPOSITIONAL = dict(
+    attention_kind="compositional", attention_retrievals=2, attention_retrieval_dim=4
+)
 NDR = {
     "ndr": DATA_ROUTER,
     "mixtures of ndr": {**DATA_ROUTER, "attention_experts": 4, "attention_top_k": 2},
+    "compositional ndr": {**DATA_ROUTER, **COMPOSITIONAL},
     "abs/rel gate": {
         **DATA_ROUTER,
         "attention_distribution": "softmax",
@@ -40,12 +58,65 @@ NDR = {
     },
     "rel": dict(attention_positions="transformer-xl", no_token_positional_embeddings=True),
 }
-MIXTURE = dict(attention_experts=4, attention_top_k=2, ffn_experts=3, ffn_top_k=2)
-COMPOSITIONAL = dict(
-    attention_kind="compositional", attention_retrievals=2, attention_retrieval_dim=4
+# With this seed their tokens differ in depth.
+LOCATION, MIX = (
+    dict(cross_attention=name, location_hidden_size=8, seed=7) for name in ("location", "mix")
 )
 # What holds for every kind of attention is tested with each of these.
-ATTENTION_KINDS = {"dense": {}, "mixture": MIXTURE, "compositional": COMPOSITIONAL}
+ATTENTION_KINDS = {
+    "dense": {},
+    "mixture": MIXTURE,
+    "compositional": COMPOSITIONAL,
+    "own values": dict(
+        COMPOSITIONAL,
+        attention_value_matrices="own",
+        attention_value_dim=3,
+        attention_biases="all",
+        attention_distribution="others",
+    ),
+    "location": LOCATION,
+    "mix of compositional": {**COMPOSITIONAL, **MIX},
+}
+
+
+def configurations() -> dict[str, dict[str, Any]]:
+    """Options of a model for each kind of each axis, and of more that have a name in this file.
+
+    The kinds are read from the lists in `_kinds`, so that a new one is among them. What comes to
+    the same model as an earlier one is left out.
+    """
+    sut = {**MIXTURE, **HALTING}
+    dense = dict(sut, attention_experts=1, attention_top_k=1)
+
+    def both(option: str, name: str) -> dict[str, Any]:
+        return {f"{side}_{option}": name for side in ("encoder", "decoder")}
+
+    named = {
+        **{f"{name} positions": dict(sut, attention_positions=name) for name in _kinds.POSITIONS},
+        **{f"{n} weights": dict(sut, attention_distribution=n) for n in _kinds.DISTRIBUTIONS},
+        **{
+            f"{name} attention": dict(
+                sut if name in ("auto", "mixture") else dense, attention_kind=name
+            )
+            for name in _kinds.ATTENTION
+        },
+        **{
+            f"{name} cross-attention": dict(
+                sut if name == "content" else dense, cross_attention=name, location_hidden_size=8
+            )
+            for name in _kinds.CROSS_ATTENTION
+        },
+        **{f"{name} halting": {**MIXTURE, **both("halting", name)} for name in _kinds.HALTING},
+        **{f"{name} block": {**sut, **both("block", name)} for name in _kinds.BLOCKS},
+        **NDR,
+        "dense": {},
+        "pre-norm": dict(sut, encoder_normalize_before=True, decoder_normalize_before=True),
+        "sampled experts": dict(sut, router_sample=True),
+        "checkpointed": dict(sut, checkpoint_activations=True),
+    }
+    defaults = vars(UniversalTransformerConfig())
+    first = {str(sorted({**defaults, **named[n]}.items())): n for n in reversed(named)}
+    return {name: options for name, options in named.items() if name in first.values()}
 
 
 def dictionary(num_words: int = 9, prefix: str = "w") -> Dictionary:
@@ -53,6 +124,13 @@ def dictionary(num_words: int = 9, prefix: str = "w") -> Dictionary:
     for number in range(num_words):
         words.add_symbol(f"{prefix}{number}")
     return words
+
+
+def classification_task() -> SequenceClassificationTask:
+    """A task with words as sources and five labels."""
+    return SequenceClassificationTask(
+        SequenceClassificationConfig(), dictionary(), dictionary(5, "v")
+    )
 
 
 def task(joined: bool = False) -> SimpleNamespace:
@@ -71,7 +149,20 @@ def small_model(
     torch.manual_seed(seed)
     config = replace(UniversalTransformerConfig(), **{**SMALL, **options})
     model = UniversalTransformerModel.build_model(config, task(joined))
-    model = model.to(dtype).eval()
+    return _randomly_halting(model.to(dtype).eval(), seed)
+
+
+def small_classifier(
+    *, seed: int = 3, dtype: torch.dtype = torch.float64, **options: Any
+) -> EncoderClassifier:
+    """The same as a classifier of whole sentences."""
+    torch.manual_seed(seed)
+    config = replace(EncoderClassifierConfig(), **{**SMALL, **options})
+    model = EncoderClassifier.build_model(config, classification_task())
+    return _randomly_halting(model.to(dtype).eval(), seed)
+
+
+def _randomly_halting(model: Model, seed: int) -> Model:
     for name, module in model.named_modules():
         if name.endswith(("halting", "positions")):
             randomise(module, seed, scale=1.0)
@@ -125,3 +216,32 @@ def sample_of(inputs: dict[str, Tensor]) -> dict[str, Any]:
     """A fairseq batch whose target is the decoder's input, one token later."""
     target = inputs["prev_output_tokens"].roll(-1, dims=1)
     return {"net_input": inputs, "target": target, "ntokens": int((~padding(target)).sum())}
+
+
+SMALL_RECURRENT = dict(
+    encoder_embed_dim=8,
+    encoder_hidden_size=12,
+    location_hidden_size=6,
+    dropout=0.0,
+    max_source_positions=40,
+    max_target_positions=40,
+)
+# Every attender, and both kinds of decoders with and without a stop gate.
+RECURRENT_KINDS = {
+    **{name: dict(attender=name) for name in ATTENDERS},
+    "mix, attend before": dict(attender="mix", attend="before"),
+    "mix, stop gate": dict(attender="mix", stop_gate=True),
+    "location, attend before, stop gate": dict(
+        attender="location", attend="before", stop_gate=True
+    ),
+}
+
+
+def small_recurrent(
+    *, joined: bool = False, seed: int = 3, dtype: torch.dtype = torch.float64, **options: Any
+) -> RecurrentTranslationModel:
+    """A recurrent model in evaluation mode, with random weights."""
+    config = replace(RecurrentTranslationConfig(), **{**SMALL_RECURRENT, **options})
+    model = RecurrentTranslationModel.build_model(config, task(joined)).to(dtype).eval()
+    randomise(model, seed)
+    return model

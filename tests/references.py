@@ -26,7 +26,7 @@ class Options:
     attention_top_k: int = 1
     ffn_top_k: int = 1
     positions: str = "none"  # or "window", "buckets", "direction", "transformer-xl", ...
-    distribution: str = "softmax"  # or "geometric"
+    distribution: str = "softmax"  # or "others", "geometric"
     max_distance: int = 8
     causal: bool = False
     pre_norm: bool = False
@@ -36,6 +36,7 @@ class Options:
     act: str | None = None  # or "graves", "dehghani"
     epsilon: float = 0.01  # of ACT
     num_retrievals: int | None = None  # None: head i retrieves value i
+    own_values: bool = False  # of each search, not shared by all
 
 
 @dataclass
@@ -212,7 +213,7 @@ def choose(weights: Weights, state: Tensor, search: int, retrieved: list[Tensor]
         return retrieved[0]
     weights = part(weights, "value_scores")
     size = weights["key.weight"].shape[0]
-    query = weights["query.weight"][search * size : (search + 1) * size] @ state
+    query = linear(part(weights, "query"), state)[search * size : (search + 1) * size]
     keys = [weights["key.weight"] @ one for one in retrieved]
     if "linear.weight" in weights:
         scores = [weights["linear.weight"][0] @ torch.cat([query, key]) for key in keys]
@@ -228,38 +229,64 @@ def attention(
     if part(weights, "router"):
         call = route(part(weights, "router"), state, options.attention_top_k)
         experts = [
-            (gate, weights["query.weight"][e].T, weights["output.weight"][e].T)
+            (
+                gate,
+                {"weight": weights["query.weight"][e].T},
+                {"weight": weights["output.weight"][e].T},
+            )
             for e, gate in call.gates.items()
         ]
     else:
         call = None
-        experts = [(1.0, weights["query.weight"], weights["output.weight"])]
+        experts = [(1.0, part(weights, "query"), part(weights, "output"))]
     score = pair_scores(weights, options)
+    keys = {o: linear(part(weights, "key"), source) for o, source in sources.items()}
+    values = {o: linear(part(weights, "value"), source) for o, source in sources.items()}
     head_dim = weights["key.weight"].shape[0] // options.num_heads
+    chosen = values_of_heads(options)
+    value_dim = weights["value.weight"].shape[0] // len({j for own in chosen for j in own})
     result = torch.zeros_like(state)
-    for gate, query_weight, output_weight in experts:
+    for gate, query_weights, output_weights in experts:
         contexts = []
         for head in range(options.num_heads):
             rows = slice(head * head_dim, (head + 1) * head_dim)
-            query = query_weight[rows] @ state
+            query = linear(query_weights, state)[rows]
             scores = {
-                other: score(
-                    query, weights["key.weight"][rows] @ source, state, head, position, other
-                )
-                for other, source in sources.items()
+                other: score(query, key[rows], state, head, position, other)
+                for other, key in keys.items()
             }
-            if options.distribution == "geometric":
-                matches = geometric(scores, position)
-            else:
-                matches = softmax(list(scores.values()))
-            retrieved = []
-            for j in [head] if options.num_retrievals is None else range(options.num_retrievals):
-                value_weight = weights["value.weight"][j * head_dim : (j + 1) * head_dim]
-                values = [value_weight @ source for source in sources.values()]
-                retrieved.append(sum(p * value for p, value in zip(matches, values)))
+            matches = distribute(options, scores, position)
+            retrieved = [
+                sum(
+                    p * values[other][j * value_dim : (j + 1) * value_dim]
+                    for other, p in matches.items()
+                )
+                for j in chosen[head]
+            ]
             contexts.append(choose(weights, state, head, retrieved))
-        result = result + gate * (output_weight @ torch.cat(contexts))
+        result = result + gate * linear(output_weights, torch.cat(contexts))
     return result, call
+
+
+def values_of_heads(options: Options) -> list[list[int]]:
+    """Which values each head retrieves (COMP Eq. 9-10)."""
+    heads, several = range(options.num_heads), options.num_retrievals
+    if several is None:
+        return [[head] for head in heads]
+    if options.own_values:
+        return [[head * several + j for j in range(several)] for head in heads]
+    return [list(range(several)) for _ in heads]
+
+
+def distribute(options: Options, scores: Mapping[int, Tensor], position: int) -> dict[int, Tensor]:
+    """Weights of the keys from their scores, by position."""
+    if options.distribution == "geometric":
+        return dict(zip(scores, geometric(scores, position)))
+    if options.distribution == "others":  # COMP C.1
+        others = {o: s for o, s in scores.items() if o != position}
+        weights = dict(zip(others, softmax(list(others.values())) if others else []))
+        return {o: weights.get(o, torch.zeros_like(s)) for o, s in scores.items()}
+    return dict(zip(scores, softmax(list(scores.values()))))
 
 
 def halt_prediction(weights: Weights, state: Tensor) -> Tensor:

@@ -24,34 +24,50 @@ ALLOWED = {
     "_requirements": set(),
     "_excepthook": set(),
     "_allocator": set(),
-    "models": {"modules", "statistics", "_excepthook"},
-    "criterions": {"losses", "metrics", "statistics", "_allocator", "_excepthook"},
-    "tasks": {"metrics", "modules", "statistics", "_excepthook"},
-    "experiments": set(),
+    "_workers": set(),
+    "_tensorboard": set(),
+    "checkpoints": {"_excepthook"},
+    "_process": {"checkpoints", "_excepthook", "_workers"},
+    "models": {"modules", "statistics", "checkpoints", "_process", "_workers"},
+    "criterions": {
+        *("losses", "metrics", "statistics"),
+        *("_allocator", "_process", "_tensorboard", "_workers"),
+    },
+    "tasks": {"metrics", "modules", "statistics", "_process"},
+    "experiments": {"checkpoints"},
     # May use everything. Of the two, commands may show an analysis; nothing else uses either.
     "analysis": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        "_allocator",
+        *("checkpoints", "_allocator"),
     },
+    # Trained models that are asked about text; the package itself offers them, when first used.
+    "inference": {"tasks", "analysis", "experiments", "checkpoints", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "experiments", "_allocator"),
+        *("analysis", "experiments", "inference", "checkpoints", "_allocator"),
     },
     # The package itself registers what fairseq looks up by name, and shows the core's errors.
-    "": {"criterions", "models", "tasks", "_excepthook", "_requirements"},
+    "": {
+        *("criterions", "models", "tasks", "checkpoints", "inference"),
+        *("_excepthook", "_requirements"),
+    },
 }
 # The exception for bad input, which any room may raise; it imports nothing.
 FOR_ALL = "errors"
-# The sister package: its errors are those of every room, the rest of it is for commands.
+# The sister package: its errors are those of every room, the rest of it is for commands, which
+# begin with the import of the package itself.
 DATA = "sut_data"
 DATA_ROOT = ROOT.parent / "data-prep" / DATA
-MAY_USE_DATA = {"analysis", "experiments", "cli"}
+MAY_USE_DATA = {"checkpoints", "models", "analysis", "experiments", "inference", "cli", ""}
 # Its rooms; each may import from those before it, and nothing of this package.
 DATA_ROOMS = (
-    *("errors", "files", "tables", "command_line"),
-    *("text", "folders", "kit", "sets", "main", "__main__"),
+    *("errors", "interrupts", "files", "tables", "waiting", "command_line"),
+    *("text", "folders", "kit", "sets", "main", "commands", "__main__"),
 )
-MAY_USE_FAIRSEQ = {"models", "criterions", "tasks", "metrics", "analysis", "cli"}
+MAY_USE_FAIRSEQ = {
+    *("_workers", "models", "criterions", "tasks", "metrics", "checkpoints"),
+    *("analysis", "inference", "cli"),
+}
 
 
 def name_of(path: Path, root: Path) -> str:

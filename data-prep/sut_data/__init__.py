@@ -2,7 +2,7 @@
 
 The rooms, each of which may use those before it:
 
-    errors, files, command_line, tables    what every command of the repository shares
+    errors, interrupts, files, tables, command_line    what every command of the repository shares
     text      from files of text to symbols: tokenisation, subwords, parallel text
     folders   what is written and where raw files come from: stamps, binarising, downloads
     kit       what data sets are made with: options, examples, depths, corpora

@@ -7,19 +7,24 @@ error: a wrong command line with status 2, a wrong input with the command's own 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from sut_data.errors import InputError
+from sut_data.interrupts import INTERRUPTED, interruptible
 
 BAD_COMMAND_LINE = 2
+STOPPED = "interrupted."
 
 # What training does not need: the module that is imported, and the extra that installs it.
 EXTRAS = {
     "matplotlib": "plots",
+    "shtab": "completion",
     "sacremoses": "text",
     "sentencepiece": "text",
     "subword_nmt": "text",
@@ -36,15 +41,23 @@ class Parser(argparse.ArgumentParser):
         prog: name of the command.
         description, epilog: what `--help` says before and after the options.
         usage: the line of usage; argparse's own where it is None.
+        examples: command lines that `--help` ends with.
     """
 
     def __init__(
-        self, prog: str, description: str = "", epilog: str = "", usage: str | None = None
+        self,
+        prog: str,
+        description: str = "",
+        epilog: str = "",
+        usage: str | None = None,
+        examples: Sequence[str] = (),
     ) -> None:
+        self.examples = tuple(examples)
+        shown = "\n".join(["examples:", *(f"  {line}" for line in examples)]) if examples else ""
         super().__init__(
             prog=prog,
             description=description,
-            epilog=epilog,
+            epilog="\n\n".join(filter(None, [epilog, shown])),
             usage=usage,
             allow_abbrev=False,
             formatter_class=_Formatter,
@@ -56,7 +69,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Wraps paragraphs and leaves indented lines alone."""
+    """Wraps paragraphs, leaves indented lines alone, and never breaks an option at a hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled: list[str] = []
@@ -65,7 +81,7 @@ class _Formatter(argparse.HelpFormatter):
             if line.strip() and not line.startswith(" "):
                 paragraph.append(line)
                 continue
-            filled += textwrap.wrap(" ".join(paragraph), width)
+            filled += textwrap.wrap(" ".join(paragraph), width, break_on_hyphens=False)
             filled.append(line)
             paragraph = []
         return "\n".join(filled[:-1])
@@ -82,27 +98,40 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def run_command(name: str, body: Callable[[], None], *, bad_input: int = 2) -> int:
+def run_command(
+    name: str,
+    body: Callable[[], None],
+    *,
+    bad_input: int = 2,
+    interrupted: str = STOPPED,
+) -> int:
     """Run the body of a command and tell what the user can cause in one sentence.
 
     Args:
         name: the command's name, which starts the sentence.
         body: the work; it raises `InputError` or `OSError` for bad input.
         bad_input: the exit code for that.
+        interrupted: what to say after Ctrl-C.
 
     Returns:
         exit code: 0 when `body` finishes, `bad_input` when the input was bad or a library is
         missing, 130 after Ctrl-C. Any other exception is a defect of ours and keeps its traceback.
     """
+    _write_anything()
     try:
-        body()
-        sys.stdout.flush()
+        with interruptible():
+            body()
+            _flush()
     except BrokenPipeError:
-        # The reader (`head`, say) has left. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
     except KeyboardInterrupt:
-        _tell(name, "interrupted.")
-        return 130
+        with suppress(BrokenPipeError):
+            _tell(name, interrupted)
+        try:
+            _flush()
+        except BrokenPipeError:
+            _forget_output()
+        return INTERRUPTED
     except (InputError, OSError) as error:
         _tell(name, f"error: {_as_sentence(error)}")
         return bad_input
@@ -112,6 +141,23 @@ def run_command(name: str, body: Callable[[], None], *, bad_input: int = 2) -> i
         _tell(name, f"error: {_missing(error)}")
         return bad_input
     return 0
+
+
+def _write_anything() -> None:
+    """Where the locale's encoding lacks a character, print its number: `\\u2581`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # None: it was closed before the command began
+        sys.stdout.flush()
+
+
+def _forget_output() -> None:
+    """The reader (`head`, say) has left; Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _missing(error: ModuleNotFoundError) -> str:
@@ -128,8 +174,16 @@ def _missing(error: ModuleNotFoundError) -> str:
     )
 
 
+def printable(text: str) -> str:
+    """Text of somebody else's as it can be shown: a terminal would obey its control characters."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode()
+        for one in text
+    )
+
+
 def _tell(name: str, sentence: str) -> None:
-    print(f"{name}: {sentence}", file=sys.stderr)
+    print(f"{name}: {printable(sentence)}", file=sys.stderr)
 
 
 def _as_sentence(error: Exception) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from sut_data.errors import InputError
 
+LONGEST = 1 << 24  # characters of a line; memory is not filled with one that has no end
+
 
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-8 file without their line ends; a name in `.gz` is decompressed.
@@ -20,7 +22,7 @@ def read_lines(path: Path) -> Iterator[str]:
     elsewhere is part of the line: two files would no longer be aligned if it ended one.
 
     Raises:
-        InputError: if the file cannot be opened, decompressed or decoded.
+        InputError: if the file cannot be opened, decompressed or decoded, or a line has no end.
     """
     number = 0
     try:
@@ -30,7 +32,12 @@ def read_lines(path: Path) -> Iterator[str]:
         else:
             stream = open(path, encoding="utf-8-sig", newline="\n")  # noqa: SIM115
         with stream:
-            for line in stream:
+            while line := stream.readline(LONGEST):
+                if len(line) == LONGEST:
+                    raise InputError(
+                        f"{path}, line {number + 1} has {LONGEST:,} characters or more: this is "
+                        "no text with a sentence on each line."
+                    )
                 yield line.rstrip("\r\n")
                 number += 1
     except UnicodeDecodeError as error:
@@ -53,16 +60,20 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, ending: str = "") -> Iterator[Path]:
     """Yield a path beside `path` to write a file or a folder to; it replaces `path` at the end.
 
     If the block fails, what it wrote is deleted, and `path` stays as it was. A file is on the disk
     before it takes its place, so that a crash of the machine leaves the old one or the new one. A
     folder takes the place of nothing, or of an empty folder.
+
+    Args:
+        path: of the file or folder.
+        ending: what the temporary name ends in. Without one it keeps the suffix, by which some
+            writers (pictures) choose their format, and readers what they take.
     """
-    # In the same folder: a rename is atomic only within one file system. The suffix stays last,
-    # because some writers (pictures) choose their format by it.
-    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    # In the same folder: a rename is atomic only within one file system.
+    partial = path.with_name(f".{os.getpid()}-{path.name}{ending}")
     try:
         yield partial
         if partial.is_file():
@@ -73,3 +84,31 @@ def written_whole(path: Path) -> Iterator[Path]:
         if partial.is_dir():
             shutil.rmtree(partial, ignore_errors=True)
         partial.unlink(missing_ok=True)
+
+
+def leftovers(folder: Path, pattern: str) -> list[Path]:
+    """What killed processes left of `written_whole` in a folder.
+
+    Args:
+        folder: may be absent.
+        pattern: of the names that the whole files or folders would have had, with their `ending`.
+    """
+    found = []
+    for path in sorted(folder.glob(f".*-{pattern}")):
+        process = path.name[1:].partition("-")[0]
+        if process.isdigit() and not is_alive(int(process)):
+            found.append(path)
+    return found
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether another process with this number runs."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # it belongs to somebody else, so it exists
+    return True

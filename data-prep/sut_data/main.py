@@ -1,4 +1,4 @@
-"""`sut-prepare`: which data sets there are, and which one is meant."""
+"""`sut-prepare`: prepare a data set as a folder that fairseq-train reads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, run_command
 from sut_data.errors import InputError
+from sut_data.interrupts import end_when_interrupted
 from sut_data.tables import table
 
 PROGRAM = "sut-prepare"
@@ -56,10 +57,11 @@ def find_set(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prepare the data set that the first argument names; returns the exit code."""
+    end_when_interrupted()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words or words[0].startswith("-"):
-        _general_parser().parse_args(words)
-        print(_general_parser().format_help(), end="")
+        make_parser().parse_args(words)
+        print(make_parser().format_help(), end="")
         return 0
     name, rest = words[0].removesuffix(DOOR), words[1:]
     program = words[0] if words[0].endswith(DOOR) else f"{PROGRAM} {name}"
@@ -78,7 +80,7 @@ def _leave(*_: object) -> None:
     sys.exit(143)
 
 
-def _general_parser() -> Parser:
+def make_parser() -> Parser:
     """The command line without a data set: there is nothing but help."""
     parser = Parser(
         PROGRAM,
@@ -89,5 +91,9 @@ def _general_parser() -> Parser:
             `bash data-prep/NAME.sh ...` is the same command."""
         ),
         usage="%(prog)s NAME [options]",
+        examples=[
+            f"{PROGRAM} scan --split length --out data-bin/scan-length",
+            f"{PROGRAM} multi30k --out data-bin/multi30k",
+        ],
     )
     return parser

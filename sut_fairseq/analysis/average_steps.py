@@ -10,7 +10,7 @@ from fairseq import tasks
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.evaluation import by_reference, groups_of
-from sut_fairseq.analysis.traces import depth_loops, evaluating, recorders
+from sut_fairseq.analysis.traces import evaluating, looked_at, recorders
 from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of
 
@@ -30,8 +30,8 @@ def halting_stacks(model: Any) -> dict[str, int]:
     Raises:
         InputError: if there is none.
     """
-    loops = depth_loops(model)
-    found = {name: loop.num_steps for name, loop in loops.items() if loop.halting.halts}
+    loops = looked_at(model)
+    found = {name: loop.num_steps for name, loop in loops.items() if loop.halts}
     if not found:
         raise InputError(
             "all tokens of this model take all its steps, because it does not halt: --steps-by "

@@ -13,10 +13,9 @@ outside of `nn.Linear`, so the experts, the attention core and fairseq's attenti
 
 from __future__ import annotations
 
-import io
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +29,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.attention.compositional import ValueScores
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUDecoder
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
 
@@ -38,6 +38,10 @@ REPEATED = "cross keys and values, repeated"
 
 # A part of a module's name tells what its work is for; the first match counts.
 _KINDS = {
+    "attender": "attention projections",
+    "reader.gru": "recurrent layers",
+    "writer.gru": "recurrent layers",
+    "writer.cell": "recurrent layers",
     "router": "routers",
     "halting": "halting",
     "norm": "normalisation",
@@ -50,6 +54,10 @@ _KINDS = {
     "fc1": "feed-forward",
     "fc2": "feed-forward",
 }
+
+
+# ptflops keeps the hooks of the model that it counts in a global variable.
+_one_at_a_time = threading.Lock()
 
 
 @dataclass
@@ -87,9 +95,9 @@ def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
     Args:
         model: an encoder-decoder model of this package or fairseq's Transformer; put into
             evaluation mode.
-        batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and
-            `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a sentence costs in
-            a batch what it costs alone (`without_padding` makes such batches).
+        batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and, but for a
+            language model, `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a
+            sentence costs in a batch what it costs alone (`without_padding` makes such batches).
 
     Raises:
         RuntimeError: if ptflops fails.
@@ -112,7 +120,8 @@ def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
             )
         result.sentences += batch["src_tokens"].shape[0]
         result.source_tokens += batch["src_tokens"].numel()
-        result.target_tokens += batch["prev_output_tokens"].numel()
+        if "prev_output_tokens" in batch:
+            result.target_tokens += batch["prev_output_tokens"].numel()
     return result
 
 
@@ -150,6 +159,7 @@ class _Counter(nn.Module):
         self.model = model
         self.result = result
         self.batch = batch
+        self.error: Exception | None = None
         self.names = {module: name for name, module in model.named_modules()}
         self.hooks: dict[type[nn.Module], Callable[..., None]] = {
             ExpertInput: self._hook(_expert_linear),
@@ -157,37 +167,43 @@ class _Counter(nn.Module):
             AttentionCore: self._products_hook,
             ValueScores: self._value_scores_hook,
             FairseqAttention: self._fairseq_attention_hook,
+            **dict.fromkeys((AttendAfter, AttendBefore), self._decoder_hook),
+            nn.GRU: self._hook(_gru),
+            nn.GRUCell: self._hook(_gru),
             nn.Linear: self._hook(MODULES_MAPPING[nn.Linear]),
             nn.LayerNorm: self._hook(MODULES_MAPPING[nn.LayerNorm]),
         }
 
     def run(self) -> int:
         """Count one batch; the MACs in the paper convention."""
-        printed, traceback = io.StringIO(), io.StringIO()
-        with redirect_stdout(printed), redirect_stderr(traceback), torch.no_grad():
+        with _one_at_a_time, torch.no_grad():
             macs, _ = get_model_complexity_info(
                 self,
                 (1,),
                 as_strings=False,
                 print_per_layer_stat=False,
-                input_constructor=lambda _: self.batch,
+                # ptflops divides by the length of this, which makes the count that of the batch.
+                input_constructor=lambda _: torch.empty(1),
                 backend="pytorch",
                 custom_modules_hooks=self.hooks,
                 # What is counted is named above; patched functionals would count it again.
                 backend_specific_config={"count_functional": False},
             )
-        if macs is None:
-            # ptflops prints what went wrong instead of raising it.
-            reason = " ".join(printed.getvalue().rpartition("exception:")[2].split())
-            raise RuntimeError(f"ptflops could not count this model: {reason}")
+        if self.error is not None or macs is None:
+            reason = " ".join(f"{type(self.error)}: {self.error}".split())
+            raise RuntimeError(f"ptflops could not count this model: {reason}") from self.error
         return int(macs)
 
-    def forward(self, **batch: Tensor) -> Any:
-        output = self.model(**batch)
+    def forward(self, placeholder: Tensor) -> None:
+        """Run the model on the batch; an error is kept, because ptflops would print it."""
+        try:
+            output = self.model(**self.batch)
+        except Exception as error:
+            self.error = error
+            return
         for stack, statistics in (output[1] or {}).get("halting", {}).items():
             halting = self.result.halting
             halting[stack] = halting[stack] + statistics if stack in halting else statistics
-        return output
 
     def _hook(self, rule: Callable[..., None]) -> Callable[..., None]:
         def hook(module: Any, inputs: Any, output: Any) -> None:
@@ -198,7 +214,7 @@ class _Counter(nn.Module):
             self._book(name, macs)
             for parent in self._parents(name):
                 # ptflops does not look inside of a module that has a hook.
-                if isinstance(parent, (AttentionCore, ValueScores)):
+                if isinstance(parent, (AttentionCore, ValueScores, GRUDecoder)):
                     parent.__flops__ += macs
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
                 stack: Any = self.model.get_submodule(name.split(".block.")[0])
@@ -225,9 +241,16 @@ class _Counter(nn.Module):
         queries, tokens, memory, *_ = inputs
         self.result.by_kind[PRODUCTS] += module.num_products(queries, tokens, memory)
 
-    def _value_scores_hook(self, module: ValueScores, inputs: Any, output: Tensor) -> None:
+    def _value_scores_hook(self, module: Any, inputs: Any, output: Tensor) -> None:
         _, retrieved = inputs
-        self.result.by_kind[PRODUCTS] += module.num_products(retrieved)
+        with_weights, products = module.num_products(retrieved)
+        self._book(self.names[module], with_weights)
+        module.__flops__ += with_weights
+        self.result.by_kind[PRODUCTS] += products
+
+    def _decoder_hook(self, module: GRUDecoder, inputs: Any, output: Any) -> None:
+        tokens, source, *_ = inputs
+        self.result.by_kind[PRODUCTS] += module.num_products(tokens.shape[1], source)
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.
@@ -249,6 +272,14 @@ class _Counter(nn.Module):
             projection.__flops__ = before
         self._book(self.names[module], module.__flops__ - already)
         self.result.by_kind[PRODUCTS] += 2 * batch_size * tgt_len * src_len * embed_dim
+
+
+def _gru(module: Any, inputs: Any, output: Tensor) -> None:
+    """MACs of a GRU or a GRU cell: three gates of input and state; biases as for nn.Linear."""
+    steps = inputs[0][..., 0].numel()
+    module.__flops__ += (
+        steps * 3 * module.hidden_size * (module.input_size + module.hidden_size + 2)
+    )
 
 
 def _expert_linear(module: Any, inputs: Any, output: Tensor) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +19,10 @@ from sut_fairseq import metrics
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.depth import count_depth, skipped
 from sut_fairseq.errors import InputError
+from sut_fairseq.metrics import GreedyOutcome
 from sut_fairseq.statistics import HaltingStatistics
 from sut_fairseq.tasks.columns import order_of, read_column
+from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 
@@ -26,10 +30,17 @@ LENGTHS = ("source_length", "target_length")
 
 
 class Answer(NamedTuple):
-    """To one sentence: whether it is right, and its words where the way of asking gives them."""
+    """To one sentence: whether it is right, and what else the way of asking gives.
+
+    Attributes:
+        right: whether it is.
+        words: of the answer.
+        measures: further figures by name, whose means are reported.
+    """
 
     right: bool
     words: str | None
+    measures: Mapping[str, float] = MappingProxyType({})
 
 
 Ask = Callable[[dict[str, Any]], Sequence[Answer]]
@@ -54,13 +65,18 @@ class Outcome:
         return Outcome({**self.answers, **other.answers}, sums)
 
     def figures(self) -> dict[str, float]:
-        """Sentences, how many are right, per cent, steps run per token, share of steps skipped."""
+        """Sentences, how many are right, per cent, means of further measures, depth.
+
+        Depth is steps run per token and the share of steps skipped.
+        """
         right = sum(answer.right for answer in self.answers.values())
         figures = {
             "sentences": len(self.answers),
             "right": right,
             "percent": 100 * right / len(self.answers),
         }
+        for name in next(iter(self.answers.values())).measures:
+            figures[name] = fmean(answer.measures[name] for answer in self.answers.values())
         for stack, statistics in self.halting.items():
             figures[f"{stack}_depth"] = float(statistics.depth)
         if self.halting:
@@ -129,7 +145,8 @@ def by_search(
 ) -> Ask:
     """Let the model generate; right is what equals the reference word by word.
 
-    A reference with an unknown word is never reached. Depth counts all hypotheses of the beam.
+    A reference with an unknown word is never reached. Depth counts all hypotheses of the beam. With
+    gold attention, greedy search reports its measures too.
 
     Args:
         model, task: a trained model and its task.
@@ -138,6 +155,8 @@ def by_search(
         lenpen: exponent of the length that scores are divided by.
     """
     words = task.target_dictionary
+    if isinstance(task, GoldAttentionTask) and beam == 1:
+        return lambda batch: _with_measures(task.search(model, batch), words)
     options = {"beam": beam, "max_len_a": 0, "max_len_b": max_len, "lenpen": lenpen}
     search = task.build_generator([model], Namespace(**{**asdict(GenerationConfig()), **options}))
 
@@ -149,6 +168,18 @@ def by_search(
         ]
 
     return ask
+
+
+def _with_measures(outcome: GreedyOutcome, words: Any) -> list[Answer]:
+    """Answers of greedy search where gold attention is known; `before_eos` in per cent."""
+    measures = {"before_eos": 100.0 * outcome.before_eos}
+    if outcome.attention_loss is not None:
+        measures["attention_loss"] = outcome.attention_loss
+    rows = zip(*(column.tolist() for column in measures.values()))
+    return [
+        Answer(right, words.string(strip_pad(tokens, words.pad())), dict(zip(measures, row)))
+        for right, tokens, row in zip(outcome.right.tolist(), outcome.tokens.cpu(), rows)
+    ]
 
 
 def _compare(tokens: Tensor, target: Tensor, words: Any) -> Answer:
@@ -187,6 +218,38 @@ def groups_of(
         values = read_column(data, split, by, len(dataset))
     for value in sorted({values[number] for number in numbers}, key=order_of):
         yield value, [number for number in numbers if values[number] == value]
+
+
+def in_ranges(groups: Sequence[tuple[str, list[int]]], most: int) -> list[tuple[str, list[int]]]:
+    """Join neighbouring groups into at most `most` ranges of about equally many sentences.
+
+    Args:
+        groups: name and sentences of each, in the order of the names.
+        most: how many ranges there may be.
+
+    Returns:
+        the ranges, named "3" or "3 to 7".
+    """
+    if len(groups) <= most:
+        return list(groups)
+    total = sum(len(members) for _, members in groups)
+    ranges: list[list[tuple[str, list[int]]]] = []
+    seen, reached = 0, -1
+    for name, members in groups:
+        # A group goes where the middle of its sentences falls.
+        place = int((seen + len(members) / 2) * most / total)
+        if place > reached:
+            ranges.append([])
+            reached = place
+        ranges[-1].append((name, members))
+        seen += len(members)
+    return [
+        (
+            one[0][0] if len(one) == 1 else f"{one[0][0]} to {one[-1][0]}",
+            [number for _, members in one for number in members],
+        )
+        for one in ranges
+    ]
 
 
 def check_lengths(task: tasks.FairseqTask, model: Any, split: str, numbers: Iterable[int]) -> None:

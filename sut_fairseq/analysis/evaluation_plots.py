@@ -24,7 +24,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     """Draw what `sut-evaluate` found, in the format that the file's name ends in.
 
     With several thresholds the score against the share of skipped steps (SUT Figures 5 and 6); with
-    one, score and steps run per token for each group (SUT Figure 4).
+    one, score and steps run per token for each group (SUT Figure 4), or what gold attention tells.
     """
     rows: Rows = result["rows"]
     everything = [row for row in rows if row["group"] == "all"]
@@ -68,14 +68,23 @@ def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
     numeric = all(order_of(name)[0] == 0 for name in names)
     places = [float(name) for name in names] if numeric else names
     above, below = figure.subplots(2, 1, sharex=True)
-    above.plot(places, [row["percent"] for row in rows], marker="o", color="black")
+    above.plot(
+        places, [row["percent"] for row in rows], marker="o", color="black", label=result["measure"]
+    )
     above.set_ylabel(f"{result['measure']}, %")
+    if "before_eos" in rows[0]:
+        right = [row["before_eos"] for row in rows]
+        above.plot(places, right, marker="s", color="gray", label="the same before <eos>")
+        above.legend()
     for stack in ("encoder", "decoder"):
         if f"{stack}_depth" in rows[0]:
             below.plot(places, [row[f"{stack}_depth"] for row in rows], marker="o", label=stack)
     below.set_ylabel("steps run per token")
+    if "attention_loss" in rows[0]:
+        below.plot(places, [row["attention_loss"] for row in rows], marker="o", color="black")
+        below.set_ylabel("attention loss, words²")
     below.set_xlabel(result["by"] or "")
-    if below.lines:
+    if below.get_legend_handles_labels()[0]:
         below.legend()
     for axes in (above, below):
         axes.grid(alpha=0.3)

@@ -126,14 +126,25 @@ class Page:
             vmin=0,
             vmax=most,
         )
-        for spine in axes.spines.values():
-            spine.set(linewidth=0.5, color="0.5")
-        axes.set_yticks(range(len(rows.words)), rows.words, parse_math=False)
-        axes.set_xticks(range(len(columns.words)), columns.words, parse_math=False)
-        axes.tick_params("y", length=0, pad=2, labelsize=rows.size)
-        upright = columns.extent <= size[0] / len(columns.words)
-        angle = 0 if upright else 90
-        axes.tick_params("x", length=0, pad=2, labelsize=columns.size, labelrotation=angle)
+        _label(axes, size[0], rows, columns)
+        return axes
+
+    def table(
+        self,
+        place: tuple[float, float],
+        size: tuple[float, float],
+        cells: Sequence[Sequence[str]],
+        rows: Labels,
+        columns: Labels,
+    ) -> Axes:
+        """Write a table, with the arguments of `map` but for the text of the cells, row by row."""
+        axes = self._axes(GAP + place[0], self._top + place[1], *size)
+        axes.set_xlim(-0.5, len(columns.words) - 0.5)
+        axes.set_ylim(len(rows.words) - 0.5, -0.5)
+        for y, line in enumerate(cells):
+            for x, text in enumerate(line):
+                axes.text(x, y, text, ha="center", va="center", fontsize=rows.size)
+        _label(axes, size[0], rows, columns)
         return axes
 
     def bar(self, label: str) -> None:
@@ -144,6 +155,18 @@ class Page:
         bar.set_label(label, fontsize=8)
         bar.ax.tick_params(labelsize=7)
         bar.ax.locator_params(nbins=max(2, int(3 * height)))
+
+
+def _label(axes: Axes, width: float, rows: Labels, columns: Labels) -> None:
+    """Name the rows and the columns of a map `width` inches wide."""
+    for spine in axes.spines.values():
+        spine.set(linewidth=0.5, color="0.5")
+    axes.set_yticks(range(len(rows.words)), rows.words, parse_math=False)
+    axes.set_xticks(range(len(columns.words)), columns.words, parse_math=False)
+    axes.tick_params("y", length=0, pad=2, labelsize=rows.size)
+    upright = columns.extent <= width / len(columns.words)
+    angle = 0 if upright else 90
+    axes.tick_params("x", length=0, pad=2, labelsize=columns.size, labelrotation=angle)
 
 
 def _extent(text: str, size: float) -> float:

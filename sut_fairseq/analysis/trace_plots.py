@@ -10,15 +10,44 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sut_fairseq.analysis.gaze_plots import gaze_figures
 from sut_fairseq.analysis.map_layout import GAP, TITLE, WIDTH, Figure, Labels, Page, arrange
+from sut_fairseq.analysis.sentences import Answered, Word
 from sut_fairseq.analysis.traces import StackTrace
 from sut_fairseq.tasks.columns import order_of
 
 _GONE = "grey: halted, no longer computed"
+_UNKNOWN = "?: unknown to the model"
+
+
+def sentence_figures(answered: Answered, head: int | None = None) -> dict[str, Figure]:
+    """All pictures of how a model computed an answer, by names for files.
+
+    Args:
+        answered: what it did.
+        head: as in `stack_figures`.
+    """
+    labels = {name: _labels(words) for name, words in answered.reads.items()}
+    unknown = any(word.unknown for words in answered.reads.values() for word in words)
+    note = _UNKNOWN if unknown else ""
+    figures: dict[str, Figure] = {}
+    for name, steps in answered.stacks.items():
+        figures.update(stack_figures(name, steps, labels, head, note=note))
+    return figures
+
+
+def _labels(words: Sequence[Word]) -> list[str]:
+    """Words beside a map; an unknown one is marked at its start, since its end may be cut."""
+    return [f"? {word.text}" if word.unknown else word.text for word in words]
 
 
 def stack_figures(
-    name: str, steps: StackTrace, words: Mapping[str, Sequence[str]], head: int | None = None
+    name: str,
+    steps: StackTrace,
+    words: Mapping[str, Sequence[str]],
+    head: int | None = None,
+    *,
+    note: str = "",
 ) -> Iterator[tuple[str, Figure]]:
     """All pictures of what a depth loop did with the first sentence of a batch.
 
@@ -27,12 +56,13 @@ def stack_figures(
         steps: what it did.
         words: by such names the words of the sentence; a decoder also needs those of the encoder.
         head: the attention head to show, from 1; None: of all heads the greatest weight.
+        note: below each title.
 
     Yields:
         a name for the file, and the picture.
     """
     own, computed = words[name], steps.computed[:, 0]
-    gone = "" if computed.all() else _GONE
+    gone = "; ".join(filter(None, ["" if computed.all() else _GONE, note]))
     for kind, maps in steps.attention.items():
         num_heads, top_k = maps.shape[2], steps.top_k[kind]
         shown = "the only head" if num_heads == 1 else f"head {head} of {num_heads}"
@@ -48,6 +78,11 @@ def stack_figures(
             note="; ".join(filter(None, ["rows: queries, columns: keys" + experts, gone])),
         )
         yield f"{name}_{kind}_{'maximum' if head is None else f'head_{head}'}", figure
+    for kind, gazes in steps.gazes.items():
+        for suffix, figure in gaze_figures(
+            steps.attention[kind], gazes, own, words["encoder"], head, note=note
+        ):
+            yield f"{name}_gaze{suffix}", figure
     if steps.gates is not None:
         openness = steps.gates[:, 0].mean(dim=-1)
         figure = steps_figure(
@@ -68,7 +103,7 @@ def stack_figures(
             title=f"{name} halting",
             measure="probability of having halted",
             most=1.0,
-            note=_GONE if halted.isnan().any() else "",
+            note="; ".join(filter(None, [_GONE if halted.isnan().any() else "", note])),
         )
         yield f"{name}_halting", figure
 

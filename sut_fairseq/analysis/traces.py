@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.analysis.depth import stacks
+from sut_fairseq.analysis.depth import Shape, shapes
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.halting.state import HaltingState
+from sut_fairseq.modules.location import MAPS, NUMBERS
 from sut_fairseq.modules.observer import Observer
-from sut_fairseq.modules.stack import Stack
 from sut_fairseq.modules.tokens import ActiveTokens
+
+# What routers show, see `Observer.saw`.
+_INDICES, _WEIGHTS = ".expert_indices", ".expert_weights"
+
+
+class Choice(NamedTuple):
+    """The experts that a router chose, of all steps; blank where the token was not computed.
+
+    Attributes:
+        indices: `(run, batch, length, top_k)`, -1 if blank.
+        weights: what each is mixed with, of the same shape, NaN if blank; a token's sum to 1.
+    """
+
+    indices: Tensor
+    weights: Tensor
 
 
 @dataclass(frozen=True)
@@ -31,8 +46,12 @@ class StackTrace:
             averaged over the chosen experts by the weights that the router gave them.
         top_k: by the same names the number of experts averaged; 1 if there is no mixture.
         gates: of a data-router block, in (0, 1), `(run, batch, length, embed_dim)`; else None.
+        gazes: by the same names, of attention whose gaze moves, what it is made of (`NUMBERS` and
+            `MAPS` of `modules.location`), `(run, batch, num_heads, length, ...)`.
         halted: probability of having halted before the step, `(run, batch, length)`, NaN at
             padding only; None without halting.
+        experts: by "self_attention", "cross_attention" and "feed_forward", as far as they are
+            mixtures.
     """
 
     num_steps: int
@@ -41,6 +60,8 @@ class StackTrace:
     top_k: dict[str, int]
     gates: Tensor | None
     halted: Tensor | None
+    gazes: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    experts: dict[str, Choice] = field(default_factory=dict)
 
     @property
     def depth(self) -> Tensor:
@@ -73,11 +94,13 @@ def trace(model: nn.Module, sample: dict[str, Any]) -> Trace:
     once. Afterwards the model is as before.
 
     Args:
-        model: a model with depth loops (`encoder_classifier`, `universal_transformer`).
+        model: a model that has steps to look at: with depth loops (`encoder_classifier`,
+            `universal_transformer`), or with a recurrent decoder (`recurrent_translation`), which
+            counts as a single step.
         sample: a batch as fairseq collates it, on the device of the model.
 
     Raises:
-        InputError: if the model has no depth loop.
+        InputError: if the model has none.
     """
     observers = recorders(model)
     with evaluating(model):
@@ -85,17 +108,17 @@ def trace(model: nn.Module, sample: dict[str, Any]) -> Trace:
     return Trace(output.cpu(), {name: one.result() for name, one in observers.items()})
 
 
-def depth_loops(model: nn.Module) -> dict[str, Stack]:
-    """The depth loops of a model, by "encoder" and "decoder".
+def looked_at(model: nn.Module) -> dict[str, Shape]:
+    """What there is to look at in a model, by "encoder" and "decoder".
 
     Raises:
-        InputError: if there is none.
+        InputError: if there is nothing.
     """
-    found = stacks(model)
+    found = shapes(model)
     if not found:
         raise InputError(
-            f"there are no steps to look at in a {type(model).__name__}: give an encoder_classifier"
-            " or a universal_transformer."
+            f"there are no steps to look at in a {type(model).__name__}: give an "
+            "encoder_classifier, a universal_transformer or a recurrent_translation model."
         )
     return found
 
@@ -114,19 +137,19 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def recorders(model: nn.Module, *, maps: bool = True) -> dict[str, Recorder]:
-    """Observers of all depth loops of a model, to be passed to its `forward` as `observers`.
+    """Observers of all that there is to look at, to be passed to `forward` as `observers`.
 
     Args:
-        model: a model with depth loops.
+        model: as for `trace`.
         maps: whether to record attention and gates, which takes memory, and time because attention
             cannot be fused.
 
     Raises:
-        InputError: if the model has no depth loop.
+        InputError: if there is nothing to look at.
     """
-    loops = depth_loops(model)
     return {
-        name: Recorder(loop.num_steps, loop.halting.halts, maps) for name, loop in loops.items()
+        name: Recorder(shape.num_steps, shape.halts, maps)
+        for name, shape in looked_at(model).items()
     }
 
 
@@ -148,6 +171,7 @@ class Recorder(Observer):
         self._steps: dict[str, list[Tensor]] = {}
         self._expert_weights: dict[str, Tensor] = {}
         self._top_k: dict[str, int] = {}
+        self._gazes: dict[str, list[str]] = {}
 
     def result(self) -> StackTrace:
         """What was recorded."""
@@ -159,6 +183,18 @@ class Recorder(Observer):
             top_k=dict(self._top_k),
             gates=steps.get("gate"),
             halted=steps.get("halted"),
+            gazes={
+                part: {what: steps[f"{part}.{what}"] for what in names}
+                for part, names in self._gazes.items()
+            },
+            experts={
+                name.removesuffix(_INDICES): Choice(
+                    indices.nan_to_num(-1).long(),
+                    steps[name.removesuffix(_INDICES) + _WEIGHTS],
+                )
+                for name, indices in steps.items()
+                if name.endswith(_INDICES)
+            },
         )
 
     def halting(self, tokens: ActiveTokens, state: HaltingState) -> None:
@@ -180,6 +216,9 @@ class Recorder(Observer):
     def saw(self, name: str, values: Tensor) -> None:
         assert self._tokens is not None, "`step` comes first"
         part, _, what = name.rpartition(".")
+        if name.endswith((_INDICES, _WEIGHTS)):
+            numbers = values if values.is_floating_point() else values.float()
+            self._add(name, _blank_but(self._tokens, numbers))
         if what == "expert_weights":
             # A mixture shows its choice before its weights.
             self._expert_weights[part] = values
@@ -191,6 +230,11 @@ class Recorder(Observer):
             else:
                 weights = torch.einsum("nhkj,nk->nhj", values, expert_weights)
             self._add(part, _blank_but(self._tokens, weights).transpose(1, 2))
+        elif what in (*NUMBERS, *MAPS):
+            names = self._gazes.setdefault(part, [])
+            if what not in names:
+                names.append(what)
+            self._add(name, _blank_but(self._tokens, values).transpose(1, 2))
         elif name == "gate":
             self._add(name, _blank_but(self._tokens, values))
 

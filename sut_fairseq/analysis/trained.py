@@ -10,47 +10,60 @@ from fairseq.data import FairseqDataset
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.checkpoints.reading import load_as_fairseq
 from sut_fairseq.errors import InputError, check
 
 # Overrides that say nothing about the model.
-_OF_DATA = ("balance_lengths", "data", "group_column")
+_OF_DATA = ("balance_lengths", "data", "group_column", "source_lang", "target_lang")
 
 
 def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTask]:
     """A trained model and its task.
 
     Args:
-        path: a checkpoint whose content is known to be safe to load.
+        path: a checkpoint; nothing in it is run.
         overrides: values that replace those of training: `data`, `alpha_threshold`, ...
 
     Raises:
-        InputError: if its dictionaries are missing or of other sizes than in training, or if the
-            overrides make another model of it.
+        InputError: if it is damaged or of no model, if its dictionaries are missing or of other
+            sizes than in training, or if the overrides make another model of it.
     """
     # Every sentence counts once, however often training saw it.
     overrides = {**overrides, "balance_lengths": False}
+    state = load_as_fairseq(path, dict(overrides))
     try:
-        found = checkpoint_utils.load_model_ensemble_and_task([path], dict(overrides))
-    except FileNotFoundError as error:
-        raise InputError(
-            f"the model's dictionaries are not where they should be (`{error.filename}`): name the "
-            "folder that holds them with --data."
-        ) from error
-    except RuntimeError as error:
-        if "loading state_dict" not in str(error):
-            raise
-        if "size mismatch" not in str(error):
-            changed = ", ".join(f"`{key}`" for key in overrides if key not in _OF_DATA)
-            raise InputError(
-                f"`{path}` has other weights than the model that the overrides ({changed}) make of "
-                "it: override only what changes no weights, like the number of steps."
-            ) from error
-        raise InputError(
-            f"the model in `{path}` does not fit the dictionaries of its data folder: "
-            "give --data a folder that was prepared with the dictionaries of the training data."
-        ) from error
+        found = checkpoint_utils.load_model_ensemble_and_task([path], dict(overrides), state=state)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(_why(path, overrides, error)) from error
     ensemble, _, task = found
     return ensemble[0], task
+
+
+def _why(path: str, overrides: Mapping[str, Any], error: Exception) -> str:
+    """Why fairseq cannot make a model of a checkpoint, in a sentence."""
+    if isinstance(error, FileNotFoundError):
+        return (
+            f"the model's dictionaries are not where they should be (`{error.filename}`): name the "
+            "folder that holds them with --data."
+        )
+    if "loading state_dict" not in str(error):
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+        return (
+            f"the settings in `{path}` make no model ({reason}): it was written by another program "
+            "or version, or is damaged."
+        )
+    if "size mismatch" in str(error):
+        return (
+            f"the model in `{path}` does not fit the dictionaries of its data folder: "
+            "give --data a folder that was prepared with the dictionaries of the training data."
+        )
+    changed = ", ".join(f"`{key}`" for key in overrides if key not in _OF_DATA)
+    return (
+        f"`{path}` has other weights than the model that the overrides ({changed}) make of it: "
+        "override only what changes no weights, like the number of steps."
+    )
 
 
 def load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None = None) -> range:

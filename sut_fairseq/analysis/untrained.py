@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import torch
 from fairseq import models, options
 from fairseq.data import Dictionary
+from fairseq.tasks.language_modeling import LanguageModelingConfig
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
@@ -74,16 +75,27 @@ def build(
     )
     dataclass = models.MODEL_DATACLASS_REGISTRY.get(models.ARCH_MODEL_NAME_REGISTRY[arch])
     config = parsed if dataclass is None else dataclass.from_namespace(parsed)
+    _fill_in_from_task(config)
     model = models.ARCH_MODEL_REGISTRY[arch].build_model(config, task)
     if alpha_threshold is None:
         never_halt(model)
     return model, task
 
 
+def _fill_in_from_task(config: Any) -> None:
+    """Put defaults where a language model refers to options of its task, as `${task.NAME}`."""
+    task = LanguageModelingConfig()
+    for name, value in vars(config).items():
+        if isinstance(value, str) and value.startswith("${task."):
+            setattr(config, name, getattr(task, name))
+
+
 def random_batch(
     model: Any, task: Any, *, src_len: int, tgt_len: int, sentences: int = 1
 ) -> dict[str, Tensor]:
     """Pairs of random words, without padding: a model's `src_tokens`, `src_lengths`, ...
+
+    A language model reads the source alone.
 
     Args:
         model, task: for which; torch's random state decides which words.
@@ -94,16 +106,20 @@ def random_batch(
         InputError: if the model takes no sentences of that length.
     """
     tokens = {}
+    limits = model.max_positions()
+    limits = limits if isinstance(limits, tuple) else (limits,)
     for side, dictionary, length, most in zip(
         ("--src-len", "--tgt-len"),
         (task.source_dictionary, task.target_dictionary),
         (src_len, tgt_len),
-        model.max_positions(),
+        limits,
     ):
         check(1 <= length <= most, side, f"between 1 and the model's maximum ({most})", length)
         tokens[side] = torch.randint(dictionary.nspecial, len(dictionary), (sentences, length))
-    return {
+    batch = {
         "src_tokens": tokens["--src-len"],
         "src_lengths": torch.full((sentences,), src_len),
-        "prev_output_tokens": tokens["--tgt-len"],
     }
+    if "--tgt-len" in tokens:
+        batch["prev_output_tokens"] = tokens["--tgt-len"]
+    return batch

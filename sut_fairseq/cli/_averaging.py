@@ -1,4 +1,4 @@
-"""Mean of the parameters of checkpoints, and writing the result safely."""
+"""Mean of the parameters of checkpoints."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sut_data.files import written_whole
+from sut_fairseq.checkpoints.writing import shared_memory
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
 from sut_fairseq.errors import InputError
+from sut_fairseq.modules.trained_words import split_words
 
 
 class ParameterAverage:
@@ -23,7 +24,8 @@ class ParameterAverage:
     Floating-point tensors are summed in float32 (float64 in float64) and the mean is cast back to
     their own type. Other tensors, counters for instance, have no meaningful mean: the one added
     last is kept, and `differing` names those that were not equal. Tensors that share memory are
-    averaged once and share memory in the result.
+    averaged once and share memory in the result. Words that a checkpoint keeps must be those of the
+    others that keep any.
     """
 
     def __init__(self) -> None:
@@ -34,16 +36,24 @@ class ParameterAverage:
         self._sums: dict[str, Tensor] = {}
         self._kept: dict[str, Tensor] = {}
         self._kinds: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+        self._words: dict[str, Tensor] = {}
 
     def add(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
         """Add one checkpoint's tensors; `path` is for error messages.
 
         Raises:
             ValueError: the tensors differ from those before in name, shape, type or in what shares
-                memory, or one of them has NaN.
+                memory, or one of them has NaN, or the words are others.
         """
+        tensors, words = split_words(tensors)
+        for key, ours in words.items():
+            if not torch.equal(self._words.setdefault(key, ours.clone()), ours):
+                raise InputError(
+                    f"`{path}` was trained with other words than the others; average checkpoints "
+                    f"of one run."
+                )
         kinds = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in tensors.items()}
-        ties = _shared_memory(tensors)
+        ties = shared_memory(tensors)
         if self._first is None:
             self._first, self._kinds, self._ties = path, kinds, ties
         else:
@@ -63,7 +73,9 @@ class ParameterAverage:
         means = dict(self._kept)
         for key, total in self._sums.items():
             means[key] = (total / self.count).to(self._kinds[key][1])
-        return OrderedDict((key, means[leader]) for key, leader in self._ties.items())
+        averaged = OrderedDict((key, means[leader]) for key, leader in self._ties.items())
+        averaged.update(self._words)
+        return averaged
 
     def _add_tensor(self, path: Path, key: str, tensor: Tensor) -> None:
         if not tensor.is_floating_point():
@@ -120,26 +132,6 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
         # fairseq-train needs it to go on from this checkpoint with a fresh optimizer.
         new["extra_state"]["train_iterator"] = iterator
     return new, sorted(average.differing)
-
-
-def write_atomically(state: Mapping[str, Any], path: Path) -> None:
-    """Save a checkpoint so that `path` holds either its old content or all of the new one."""
-    # An open file: given a path, torch would name the records in it after the temporary file.
-    with written_whole(path) as partial, partial.open("wb") as file:
-        torch.save(dict(state), file)
-
-
-def _shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """For every key the first key whose tensor is the same memory; mostly the key itself."""
-    first: dict[tuple[Any, ...], str] = {}
-    leaders: dict[str, str] = {}
-    for key, tensor in tensors.items():
-        # Empty tensors all have the address 0 without sharing anything.
-        place: tuple[Any, ...] = (key,)
-        if tensor.numel():
-            place = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-        leaders[key] = first.setdefault(place, key)
-    return leaders
 
 
 def _check_same_arch(infos: Sequence[CheckpointInfo]) -> None:

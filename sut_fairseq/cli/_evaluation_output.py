@@ -12,6 +12,7 @@ from sut_fairseq.errors import InputError
 
 COLUMNS = (
     *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),
+    *("before_eos", "attention_loss"),
     *("encoder_depth", "decoder_depth", "skipped", "same_conjuncts", "bleu"),
 )
 
@@ -60,6 +61,8 @@ def print_table(result: dict[str, Any]) -> None:
         "sentences": "sentences",
         "percent": result["measure"],
         "published": "published",
+        "before_eos": "before <eos>",
+        "attention_loss": "attention loss",
         "encoder_depth": "encoder depth",
         "decoder_depth": "decoder depth",
         "skipped": "skipped",
@@ -72,6 +75,8 @@ def print_table(result: dict[str, Any]) -> None:
         "percent": "{:.2f} %".format,
         "published": "{:g} %".format,
         "same_conjuncts": "{:.2f} %".format,
+        "before_eos": "{:.2f} %".format,
+        "attention_loss": "{:.3f}".format,
         "encoder_depth": "{:.2f}".format,
         "decoder_depth": "{:.2f}".format,
         "bleu": "{:.2f}".format,

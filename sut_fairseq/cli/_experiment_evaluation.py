@@ -7,12 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from sut_data.command_line import whole_number
+from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
+from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records
 from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
+from sut_fairseq.experiments.published import published
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Evaluation, Experiment
 
@@ -23,12 +28,6 @@ _OF_TRANSLATION = ("best", "log", "beam", "lenpen", "max_tokens", "cpu", "out")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
-    parser.epilog = (
-        "Results are put into the folder of the run: rows (CSV), a picture, and what compare "
-        "and report read; those of translations into a folder beside the checkpoints. The best "
-        "checkpoint is evaluated, or for translations the mean of the best ones. The paper's "
-        "numbers for the same data and model stand beside ours."
-    )
     parser.add_argument(
         "runs", nargs="*", type=Path, metavar="RUN", help="folder of a run, or of several"
     )
@@ -142,6 +141,11 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
             _keep_scores(arguments, run, usual, data, document)
         return
     _refuse(arguments, _OF_TRANSLATION, experiment.name)
+    if usual.kind == "regression":
+        not_here = ("data", "alpha_threshold", "sweep", *_OF_GROUPS)
+        _refuse(arguments, not_here, experiment.name)
+        _regress(run, record, experiment, arguments.subset or usual.subset)
+        return
     _by_groups(arguments, run, record, experiment)
 
 
@@ -160,11 +164,38 @@ def _by_groups(
         search=arguments.search,
         max_sentences=arguments.max_sentences,
     )
-    status = evaluate_command.main(evaluating.command(run, record, experiment, asked))
-    if status:
-        raise InputError(f"{run} could not be evaluated: the reason is above.")
+    evaluate_command.run(evaluating.command(run, record, experiment, asked))
     evaluating.keep(run, record, experiment, asked)
     print(f"rows: {run / asked.name()}.csv, picture: {run / asked.name()}.png")
+
+
+def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> None:
+    """Mean absolute errors of a model of the contextual retrieval task."""
+    checkpoint = evaluating.checkpoint_of(run, experiment)
+    load_checkpoint(checkpoint)  # refuses what is no checkpoint with one clear sentence
+    model, task = trained.load(str(checkpoint), {})
+    retrieval.check_task(model, task)
+    sets = sum(len(found) > 0 for found in task.combinations.values()) * task.cfg.evaluation_sets
+    with tqdm(total=sets, desc=subset, unit="set", disable=None) as bar:
+        errors = retrieval.absolute_errors(model, task, subset, bar.update)
+    asked = Asked(subset=subset, by=experiment.evaluation.by)
+    paper = published(experiment, record.data, subset, record.model, asked.by)
+    rows = [
+        {"group": name, "sentences": str(count), "absolute_error": f"{error:.6f}"}
+        for name, (count, error) in errors.items()
+    ]
+    for row in rows:
+        number = f", published {paper[row['group']]:g}" if row["group"] in paper else ""
+        print(f"{row['group']}: {row['sentences']} sets, {row['absolute_error']}{number}")
+    evaluated = Evaluated(
+        asked=asked,
+        data=record.data,
+        measure="mean absolute error",
+        rows=rows,
+        code=provenance.describe_code(),
+        when=records.now().isoformat(timespec="seconds"),
+    )
+    evaluating.write(run, asked.name(), evaluated)
 
 
 def _translate(

@@ -8,28 +8,48 @@ from pathlib import Path
 from sut_data.command_line import Parser, whole_number
 from sut_fairseq.cli._experiment_evaluation import add_options
 
-_DESCRIPTION = """Experiments are YAML files: ours by their names, yours by their paths. Prepare the
-data of one, train its models, evaluate the runs, and put them into tables beside the papers'
-numbers."""
+_DESCRIPTION = """Prepare the data of an experiment, train its models, evaluate the runs, and
+compare them with the paper's numbers. An experiment is a YAML file: one of ours, by its name, or
+your own, by its path."""
 _COMMANDS = {
     "list": "what experiments there are",
     "show": "what an experiment is, and the settings of its trainings",
     "prepare": "make the data of an experiment",
     "train": "train models of an experiment",
     "evaluate": "evaluate runs, or translate with any folder of checkpoints",
-    "compare": "a table of evaluated runs: a row for all that differ in nothing but the seed",
+    "compare": "a table of evaluated runs: one row for the runs that differ only in the seed",
     "report": "results of runs as Markdown, with what made them",
+    "keep": "copy records, results and curves of runs, without checkpoints and logs",
 }
 _AFTER = {
     "prepare": "Options after -- go to sut-prepare: --raw DIR, --limit N, ...",
-    "train": "Options after -- go to fairseq-train and replace those of the experiment. Runs that "
-    "were interrupted go on where they stopped, and finished ones are not repeated.",
+    "train": "Options after -- go to fairseq-train and replace those of the experiment. "
+    "Interrupted runs continue where they stopped, and finished ones are not repeated.",
+    "evaluate": "The best checkpoint is evaluated, or for translations the mean of the best ones. "
+    "Results go into the folder of the run: rows (CSV), a picture, and what compare and report "
+    "read; those of translations into a folder beside the checkpoints. The paper's numbers for the "
+    "same data and model stand beside ours.",
+}
+_EXAMPLES = {
+    "": ["list", "train scan --split length --size small --models sut ut --seeds 1 2 3"],
+    "list": ["list", "list > experiments.txt"],
+    "show": ["show scan --size small", "show example --file"],
+    "prepare": ["prepare scan --split length", "prepare multi30k -- --raw raw/multi30k"],
+    "train": [
+        "train scan --split length --size small --models sut ut --seeds 1 2 3 --jobs 2",
+        "train parallel_text --data data-bin/mine --out runs/mine -- --dropout 0.3",
+    ],
+    "evaluate": ["evaluate runs/scan", "evaluate runs/scan --sweep 0.3 0.6 0.9 --subset valid"],
+    "compare": ["compare runs/scan", "compare runs/scan --groups --csv rows.csv"],
+    "report": ["report runs/scan", "report runs/scan --out report.md"],
+    "keep": ["keep runs/scan --into kept", "keep runs/scan/scan-sut-seed-1 --into kept"],
 }
 
 
-def build(program: str) -> argparse.ArgumentParser:
+def build(program: str) -> Parser:
     """The parser; which command was given stands in `command`."""
-    parser = Parser(program, _DESCRIPTION)
+    examples = {name: [f"{program} {line}" for line in lines] for name, lines in _EXAMPLES.items()}
+    parser = Parser(program, _DESCRIPTION, examples=examples[""])
     group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     parts = {
         name: group.add_parser(
@@ -37,23 +57,45 @@ def build(program: str) -> argparse.ArgumentParser:
             help=text,
             description=f"{text[0].upper()}{text[1:]}.",
             epilog=_AFTER.get(name, ""),
+            examples=examples[name],
         )
         for name, text in _COMMANDS.items()
     }
     for name in ("show", "prepare", "train"):
         parts[name].add_argument(
-            "name", metavar="NAME", help="of an experiment, or the path of a YAML file"
+            "name", metavar="NAME", help="name of an experiment, or path of a YAML file"
         )
     _show(parts["show"])
     _prepare(parts["prepare"])
     _train(parts["train"])
     add_options(parts["evaluate"])
-    for name in ("compare", "report"):
+    for name in ("compare", "report", "keep"):
         _runs(parts[name])
     _compare(parts["compare"])
+    for name in ("compare", "report"):
+        parts[name].add_argument(
+            "--csv", type=Path, metavar="FILE", help="write the rows into a CSV file"
+        )
     parts["report"].add_argument(
         "--out", type=Path, metavar="FILE", help="write the page into a file"
     )
+    parts["report"].add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="draw the paper's tables and figures that compare models or data, as PNG and CSV",
+    )
+    parts["report"].add_argument(
+        "--pages",
+        type=Path,
+        metavar="DIR",
+        help="write a folder of pages: whether the papers' numbers are reached, and a page with "
+        "pictures for each experiment; DIR/notes/EXPERIMENT.md is text that its page takes in",
+    )
+    parts["keep"].add_argument(
+        "--into", type=Path, required=True, metavar="DIR",
+        help="folder of what is kept; compare and report read it like the runs themselves",
+    )  # fmt: skip
     return parser
 
 
@@ -63,9 +105,9 @@ def _show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file", action="store_true", help="print the file itself")
 
 
-def _size(parser: argparse.ArgumentParser) -> None:
+def _size(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--size", metavar="NAME", help="of model and training (default: the first one)"
+        "--size", metavar="NAME", help="size of model and training (default: the first one)"
     )
     parser.add_argument("--without", metavar="PART", help="leave a part out, for an ablation")
 
@@ -77,16 +119,18 @@ def _prepare(parser: argparse.ArgumentParser) -> None:
 
 def _train(parser: argparse.ArgumentParser) -> None:
     data = parser.add_mutually_exclusive_group()
+    training = parser.add_argument_group("what is trained")
+    machine = parser.add_argument_group("where it runs")
     data.add_argument("--split", metavar="NAME", help="which data (default: the first split)")
     data.add_argument("--data", type=Path, metavar="DIR", help="any other prepared folder")
-    parser.add_argument(
+    training.add_argument(
         "--models", nargs="+", metavar="NAME", help="which models (default: the first one)"
     )
-    _size(parser)
-    parser.add_argument(
+    _size(training)
+    training.add_argument(
         "--seeds", nargs="+", type=whole_number, default=[1], metavar="N", help="default: 1"
     )
-    parser.add_argument(
+    training.add_argument(
         "--updates",
         type=whole_number,
         metavar="N",
@@ -99,29 +143,29 @@ def _train(parser: argparse.ArgumentParser) -> None:
         help="folder of the run; of several runs, the folder of MODEL-seed-N "
         "(default: runs/EXPERIMENT/DATA-MODEL[-SIZE]-seed-N)",
     )
-    parser.add_argument(
+    machine.add_argument(
         "--jobs",
         type=whole_number,
         default=1,
         metavar="N",
-        help="so many runs side by side, each with one thread unless OMP_NUM_THREADS is set, and "
-        "with one GPU where there are any",
+        help="runs at a time, each with one thread unless OMP_NUM_THREADS is set, and with one GPU "
+        "where there are any (default: 1)",
     )
-    parser.add_argument(
+    machine.add_argument(
         "--gpus",
         type=int,
         metavar="N",
         help="how many GPUs compute together, on all machines (default: those of this machine; "
         "with --dry-run: 1); the batches of an update are divided among them",
     )
-    parser.add_argument(
+    machine.add_argument(
         "--launcher",
         default="",
         metavar="WORDS",
         help="what starts fairseq-train on several machines, such as srun or torchrun with their "
         "options (scripts/launch_slurm.sh and launch_torchrun.sh)",
     )
-    parser.add_argument(
+    machine.add_argument(
         "--dry-run", action="store_true", help="print the commands of fairseq-train, and stop"
     )
 
@@ -130,7 +174,6 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folder of a run, or of several"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows into a CSV file")
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:

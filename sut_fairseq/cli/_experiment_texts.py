@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.commands import words
+from sut_fairseq.experiments.schema import MEASURES, Experiment
 from sut_fairseq.experiments.settings import Choice, compose, stages
 
 _WIDTH = 100
@@ -15,7 +16,7 @@ def listing(experiments: Sequence[Experiment]) -> list[list[str]]:
     """A line for each experiment."""
     rows = [["experiment", "splits", "models", "sizes", "paper"]]
     for one in experiments:
-        splits = [name for name in one.prepare if name != "default"]
+        splits = [name for name in one.splits if name != "default"]
         rows.append(
             [
                 one.name,
@@ -51,7 +52,11 @@ def describe(experiment: Experiment) -> str:
     lines = [experiment.name, *(_entry(name, text) for name, text in facts.items())]
     tables = {
         "data (--split)": {
-            name: f"sut-prepare {words}" for name, words in experiment.prepare.items()
+            **{name: f"sut-prepare {words}" for name, words in experiment.prepare.items()},
+            **{
+                name: " ".join(["drawn by the task", *words(options)])
+                for name, options in experiment.generate.items()
+            },
         },
         "models": experiment.models,
         "sizes": {
@@ -64,6 +69,10 @@ def describe(experiment: Experiment) -> str:
                 f"{model} {_numbers(numbers)}" for model, numbers in table.numbers.items()
             )
             for table in experiment.published
+        },
+        "side by side": {
+            one.title: f"{MEASURES[one.measure]}, on {', '.join(one.splits)}"
+            for one in experiment.summaries
         },
     }
     for title, table in tables.items():

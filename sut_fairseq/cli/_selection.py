@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
 
 # The names fairseq-train gives, the most telling first: a checkpoint that lies there under several
@@ -186,7 +187,8 @@ def read_validation_log(path: Path, metric: str, subset: str = "valid") -> dict[
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             stats = _validation_stats(line, subset)
-            if metric in stats and "num_updates" in stats:
+            # A line that was cut off or is of another program has no number there.
+            with suppress(KeyError, TypeError, ValueError, OverflowError):
                 values[int(stats["num_updates"])] = float(stats[metric])
     if not values:
         raise InputError(
@@ -210,11 +212,3 @@ def _validation_stats(line: str, subset: str) -> dict[str, str]:
         return {}
     start = len(subset) + 1
     return {k[start:]: v for k, v in document.items() if k.startswith(f"{subset}_")}
-
-
-def setting(state: Mapping[str, Any], group: str, name: str) -> Any:
-    """A training setting: `cfg[group][name]`, or in older checkpoints the flat `args.name`."""
-    settings = state.get("args") or (state.get("cfg") or {}).get(group)
-    if isinstance(settings, Namespace):
-        return getattr(settings, name, None)
-    return settings.get(name) if isinstance(settings, Mapping) else None

@@ -6,13 +6,14 @@ import contextlib
 import io
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from sut_data.files import written_whole
 from sut_fairseq.cli import average, bleu, macs
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments import reading
@@ -106,20 +107,18 @@ def evaluate(
     by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
     averaged = str(out / "average.pt")
     best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", averaged]
-    chosen = _json(
-        average.main, ["--from", str(checkpoints), *best, "--json"], out / "average.json"
-    )
+    chosen = _json(average.run, ["--from", str(checkpoints), *best, "--json"], out / "average.json")
     _print_chosen(chosen)
 
     say(f"translating {options.subset} (beam {options.beam}, length penalty {options.lenpen:g})")
     _generate(data, out, options, len(reference.read_bytes().splitlines()))
     whole = ["--data", str(data), "--gen-subset", options.subset, "--json"]
-    scores = _json(bleu.main, [str(out / "generated.txt"), *whole], out / "bleu.json")
+    scores = _json(bleu.run, [str(out / "generated.txt"), *whole], out / "bleu.json")
 
     say("counting MACs")
     threshold = options.alpha_threshold
     at = [] if threshold is None else ["--alpha-threshold", f"{threshold:g}"]
-    cost = _json(macs.main, ["--path", averaged, *whole, *at], out / "macs.json")
+    cost = _json(macs.run, ["--path", averaged, *whole, *at], out / "macs.json")
 
     about = stamp_of(data)
     document = {
@@ -138,18 +137,13 @@ def evaluate(
     return document
 
 
-def _json(command: Callable[[Sequence[str]], int], line: list[str], file: Path) -> dict[str, Any]:
-    """The JSON that one of our commands prints, put into a file as well.
-
-    Raises:
-        InputError: if the command refuses something; it has said why by then.
-    """
+def _json(command: Callable[[list[str]], None], line: list[str], file: Path) -> dict[str, Any]:
+    """The JSON that one of our commands prints, put into a file as well."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        status = command(line)
-    if status:
-        raise InputError("the evaluation could not go on: the reason is above.")
-    file.write_text(printed.getvalue(), encoding="utf-8")
+        command(line)
+    with written_whole(file) as partial:
+        partial.write_text(printed.getvalue(), encoding="utf-8")
     document: dict[str, Any] = json.loads(printed.getvalue())
     return document
 
@@ -171,8 +165,9 @@ def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
         *("--num-workers", "0", "--log-format", "none"),
         *(["--cpu"] if options.cpu else []),
     ]
-    partial, log = out / "generated.txt.new", out / "generate.log"
+    log = out / "generate.log"
     with (
+        written_whole(out / "generated.txt") as partial,
         open(partial, "w", encoding="utf-8") as generated,
         open(log, "w", encoding="utf-8") as errors,
         tqdm(
@@ -181,13 +176,17 @@ def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
         subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         assert process.stdout is not None
-        for one in process.stdout:
-            generated.write(one)
-            bar.update()
-    if process.returncode:
-        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-        raise InputError(f"the translation failed; {log} ends: {last}")
-    partial.replace(out / "generated.txt")
+        try:
+            for one in process.stdout:
+                generated.write(one)
+                bar.update()
+            status = process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        if status:
+            last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+            raise InputError(f"the translation failed; {log} ends: {last}")
 
 
 def _print_chosen(chosen: dict[str, Any]) -> None:

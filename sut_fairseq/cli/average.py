@@ -1,4 +1,4 @@
-"""`sut-average`: one checkpoint with the mean parameters of several."""
+"""`sut-average`: average the parameters of several checkpoints into one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from os.path import realpath  # unlike `Path.resolve`, it has an answer for links in a circle
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tqdm import tqdm
 
 from sut_data.command_line import Parser, whole_number
 from sut_data.tables import table
-from sut_fairseq.cli._averaging import average_checkpoints, write_atomically
+from sut_data.waiting import waiting
+from sut_fairseq.checkpoints import writing
+from sut_fairseq.cli._averaging import average_checkpoints
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli._selection import (
     CheckpointInfo,
@@ -25,6 +28,7 @@ from sut_fairseq.cli._selection import (
     with_metric,
 )
 from sut_fairseq.errors import InputError
+from sut_fairseq.modules.trained_words import split_words
 
 
 @dataclass
@@ -97,9 +101,11 @@ def average(arguments: argparse.Namespace) -> Report:
             f"integer tensors that differ are those of the longest trained checkpoint: "
             f"{', '.join(differing)}"
         )
-    write_atomically(state, output)
+    with waiting("writing"):
+        writing.save(state, output)
+    parameters, _ = split_words(state["model"])
     # Tied tensors are one object in the result and count once.
-    tensors = {id(tensor): tensor for tensor in state["model"].values()}.values()
+    tensors = {id(tensor): tensor for tensor in parameters.values()}.values()
     report.tensors = len(tensors)
     report.values = sum(tensor.numel() for tensor in tensors)
     return report
@@ -138,7 +144,7 @@ def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: 
 
 def _scan(paths: Iterable[Path], output: Path) -> list[CheckpointInfo]:
     """Facts of every checkpoint, without reading its tensors."""
-    others = [path for path in paths if path.resolve() != output.resolve()]
+    others = [path for path in paths if realpath(path) != realpath(output)]
     return [
         describe(path, load_checkpoint(path, lazy=True))
         for path in tqdm(others, desc="looking", unit="file", disable=None)
@@ -151,40 +157,44 @@ def _check_output(output: Path, inputs: Sequence[Path]) -> None:
         raise InputError(f"--output `{output}` is a folder; give a file name, as in avg.pt.")
     if not output.parent.is_dir():
         raise InputError(f"The folder of --output `{output}` does not exist; make it first.")
-    if output.resolve() in {path.resolve() for path in inputs}:
+    if realpath(output) in map(realpath, inputs):
         raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-average",
         description="Average the parameters of checkpoints into one that fairseq-generate loads: "
-        "listed files, or the best of a training run by a validation metric. A checkpoint that "
-        "lies there under several names counts once. Optimizer state is left out.",
+        "files that you list, or the best ones of a training run by a validation metric. A "
+        "checkpoint that is there under several names counts once. The optimizer state is dropped.",
         usage="%(prog)s CKPT [CKPT ...] --output OUT [--json]\n"
         "       %(prog)s --from DIR --best N [--or-fewer] [--metric NAME] "
         "[--maximize | --minimize] [--log FILE] --output OUT [--json]",
+        examples=[
+            "sut-average --from checkpoints/mine --best 5 --output average.pt",
+            "sut-average checkpoint8.pt checkpoint9.pt checkpoint10.pt --output average.pt",
+        ],
     )
     parser.add_argument("checkpoints", nargs="*", metavar="CKPT", help="checkpoints to average")
-    parser.add_argument(
+    best = parser.add_argument_group("the best checkpoints of a run")
+    best.add_argument(
         "--from",
         dest="folder",
         metavar="DIR",
         help="--save-dir of a training run, to choose from instead of listing checkpoints",
     )
-    parser.add_argument(
-        "--best", type=whole_number, metavar="N", help="how many to choose from DIR"
-    )
-    parser.add_argument(
+    best.add_argument("--best", type=whole_number, metavar="N", help="how many to average")
+    best.add_argument(
         "--or-fewer", action="store_true", help="take what there is if DIR has fewer than N"
     )
-    parser.add_argument(
+    best.add_argument(
         "--metric",
         metavar="NAME",
         help="validation metric to choose by (default: the run's --best-checkpoint-metric, whose "
         "value is stored in the checkpoints; any other needs --log)",
     )
-    direction = parser.add_mutually_exclusive_group()
+    direction = best.add_mutually_exclusive_group()
     direction.add_argument(
         "--maximize",
         action="store_const",
@@ -199,7 +209,7 @@ def _parser() -> Parser:
         const=False,
         help="smaller values are better",
     )
-    parser.add_argument(
+    best.add_argument(
         "--log",
         metavar="FILE",
         help="output or --log-file of the training run, to take the metric from",
@@ -212,7 +222,7 @@ def _parser() -> Parser:
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
+    parser = make_parser()
     arguments = parser.parse_args(argv)
     if bool(arguments.checkpoints) == (arguments.folder is not None):
         parser.error("give either checkpoint files or --from DIR")
@@ -227,18 +237,23 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
+def run(argv: Sequence[str] | None) -> None:
+    """Do what the command line says, for other commands: errors are raised.
+
+    Raises:
+        InputError: for bad input.
+    """
+    arguments = _parse(argv)
+    report = average(arguments)
+    if arguments.json:
+        print_json(report.as_dict())
+    else:
+        print(report)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Average checkpoints and print what was averaged; returns the exit code."""
-    arguments = _parse(argv)
-
-    def body() -> None:
-        report = average(arguments)
-        if arguments.json:
-            print_json(report.as_dict())
-        else:
-            print(report)
-
-    return run_command("sut-average", body)
+    return run_command("sut-average", lambda: run(argv))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""`sut-benchmark`: time and memory of this package's parts and models, next to other ones."""
+"""`sut-benchmark`: measure time and memory against other ways to compute the same."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -22,8 +22,8 @@ from sut_fairseq.analysis.benchmark import (
     memory,
     training,
 )
-from sut_fairseq.analysis.benchmark.report import Report
 from sut_fairseq.analysis.benchmark.timing import Conditions
+from sut_fairseq.cli import _plan
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError, check, check_choice
 
@@ -36,7 +36,8 @@ _SUBJECTS: dict[str, tuple[Any, str]] = {
     "attention": (
         attention,
         "mixture attention, forward and backward, against dense attention with as many query "
-        "heads, and geometric against softmax attention: time and peak memory",
+        "heads, geometric against softmax, and compositional against multi-head attention: time "
+        "and peak memory",
     ),
     "halting": (
         halting,
@@ -73,19 +74,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-benchmark", lambda: _main(argv))
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-benchmark",
-        description="Measure time and memory next to other ways to do the same. All variants run "
-        "in turn in one process, and a ratio is the median of the quotients of paired times, so "
-        "that a machine whose speed drifts still compares them fairly.",
+        description="Measure time and memory against other ways to compute the same. All variants "
+        "run in turn in one process, and a ratio is the median of the quotients of paired times, "
+        "so that a machine whose speed drifts still compares them fairly.",
         epilog="`sut-benchmark SUBJECT --help` lists the sizes of a subject.",
+        examples=[
+            "sut-benchmark train --repetitions 5",
+            "sut-benchmark halting --path checkpoint_best.pt --data data-bin/mine --json",
+        ],
     )
     subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
     for name, (subject, text) in _SUBJECTS.items():
-        one = subjects.add_parser(name, help=text, description=f"Measure {text}.")
+        one = subjects.add_parser(
+            name,
+            help=text,
+            description=f"Measure {text}.",
+            examples=[
+                f"sut-benchmark {name} --threads 2",
+                f"sut-benchmark {name} --repetitions 5 --json",
+            ],
+        )
         _add_sizes(one, subject.Sizes)
         _add_conditions(one, subject.REPETITIONS)
+    text = (
+        "what a training on many GPUs costs, from measured speed and stated assumptions: time, "
+        "memory by part, bytes sent"
+    )
+    planned = subjects.add_parser(
+        "plan",
+        help=text,
+        description=f"Compute {text}.",
+        epilog="Every flag of the architecture is understood too, for example --ffn-experts 96 or "
+        "--checkpoint-activations. docs/scale.md says what is measured and what is assumed.",
+    )
+    _plan.add_arguments(planned)
     return parser
 
 
@@ -135,13 +161,19 @@ def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
         help="how often each variant is measured (default: %(default)s)",
     )
     group.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of weights and inputs (default: 1)"
+        "--seed", type=int, default=1, metavar="N", help="seed of weights and inputs (default: 1)"
     )
     group.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
 def _main(argv: Sequence[str] | None) -> None:
-    arguments = _parser().parse_args(argv)
+    parser = make_parser()
+    arguments, others = parser.parse_known_args(argv)
+    if arguments.subject == "plan":
+        _plan.run(arguments, others)
+        return
+    if others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     subject, _ = _SUBJECTS[arguments.subject]
     sizes = _sizes(subject.Sizes, arguments)
     conditions = _conditions(arguments)
@@ -156,7 +188,7 @@ def _main(argv: Sequence[str] | None) -> None:
     if arguments.json:
         print_json(report.document())
     else:
-        print_table(report)
+        print(text_of(report.document()))
 
 
 def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
@@ -174,7 +206,7 @@ def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
     if path is not None:
         if data is None:
             raise InputError("--path needs sentences to run the model on: give --data DATA-BIN.")
-        load_checkpoint(path)  # refuses what is no checkpoint with one clear sentence
+        load_checkpoint(path, lazy=True)  # refuses what is no checkpoint with one clear sentence
     return kind(**values)
 
 
@@ -209,28 +241,32 @@ _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
 ]
 
 
-def print_table(report: Report) -> None:
-    """Print a report for people."""
-    document = report.document()
+def text_of(document: Mapping[str, Any]) -> str:
+    """A report for people.
+
+    Args:
+        document: what `Report.document` makes, or `--json` wrote.
+    """
+    lines = []
     for part in ("machine", "settings"):
         values = {key: value for key, value in document[part].items() if value is not None}
-        print(f"{part}: " + ", ".join(f"{key} {_plain(value)}" for key, value in values.items()))
-    print()
-    used = [
-        column for column in _COLUMNS if any(column[1] in one for one in report.variants.values())
-    ]
-    rows = [[report.subject, *(heading for heading, _, _ in used)]]
-    for name, entry in report.variants.items():
+        shown = ", ".join(f"{key} {_plain(value)}" for key, value in values.items())
+        lines.append(f"{part}: {shown}")
+    variants, ratios = document["variants"], document["ratios"]
+    used = [column for column in _COLUMNS if any(column[1] in one for one in variants.values())]
+    rows = [[document["subject"], *(heading for heading, _, _ in used)]]
+    for name, entry in variants.items():
         cells = [show(entry[key]) if key in entry else "" for _, key, show in used]
         rows.append([name, *cells])
-    print(table(rows) + "\n")
-    ratios = []
-    for name, ratio in report.ratios.items():
-        varies = ratio.least != ratio.greatest
-        spread = f"({ratio.least:.2f} to {ratio.greatest:.2f})" if varies else ""
-        ratios.append((name, f"{ratio.median:.2f}", spread, report.meanings[name]))
+    lines += ["", table(rows)]
     if ratios:
-        print(table(ratios, "<><"))
+        shown_ratios = []
+        for name, median in ratios.items():
+            least, greatest = document["spread"][name]
+            spread = f"({least:.2f} to {greatest:.2f})" if least != greatest else ""
+            shown_ratios.append((name, f"{median:.2f}", spread, document["meanings"][name]))
+        lines += ["", table(shown_ratios, "<><")]
+    return "\n".join(lines)
 
 
 def _plain(value: object) -> str:

@@ -1,4 +1,4 @@
-"""`sut-bleu`: scores of translations that fairseq-generate made, each under a name of its own."""
+"""`sut-bleu`: score translations of fairseq-generate with BLEU and chrF."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sacrebleu
 from sut_data.command_line import Parser
 from sut_data.tables import table
 from sut_data.text.tokenization import TextSide, load_tokenization
+from sut_data.waiting import waiting
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
 from sut_fairseq.errors import InputError
@@ -232,13 +233,17 @@ def _short(line: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-bleu",
-        description="Score translations that fairseq-generate made (its standard output, with "
-        "subwords as they are): BLEU on tokens, the same with hyphenated compounds split, "
-        "sacreBLEU and chrF on detokenised text. A missing sentence is an error, never a better "
-        "score.",
+        description="Score what fairseq-generate printed, subwords included: BLEU on tokens, the "
+        "same with hyphenated compounds split, sacreBLEU and chrF on detokenised text. A missing "
+        "sentence is an error, never a better score.",
+        examples=[
+            "sut-bleu generated.txt --data data-bin/mine",
+            "sut-bleu generated.txt --data data-bin/multi30k --gen-subset test_2017_flickr --json",
+        ],
     )
     parser.add_argument(
         "generated", metavar="GENERATED", help="standard output of fairseq-generate, in a file"
@@ -247,14 +252,14 @@ def _parser() -> Parser:
         "--data",
         metavar="DATA-BIN",
         required=True,
-        help="folder that was generated from, made by a script of data-prep",
+        help="folder that was translated, made by sut-prepare",
     )
     parser.add_argument(
         "--gen-subset",
         "--subset",
         default="test",
         metavar="SPLIT",
-        help="subset that was generated (default: %(default)s)",
+        help="set that was translated (default: %(default)s)",
     )
     for side in ("source", "target"):
         parser.add_argument(
@@ -266,11 +271,14 @@ def _parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Score a generated file and print the result; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+def run(argv: Sequence[str] | None) -> None:
+    """Do what the command line says, for other commands: errors are raised.
 
-    def body() -> None:
+    Raises:
+        InputError: for bad input.
+    """
+    arguments = make_parser().parse_args(argv)
+    with waiting("scoring"):
         scores = score_file(
             arguments.generated,
             arguments.data,
@@ -278,12 +286,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.source_lang,
             arguments.target_lang,
         )
-        if arguments.json:
-            print_json(asdict(scores))
-        else:
-            print(scores)
+    if arguments.json:
+        print_json(asdict(scores))
+    else:
+        print(scores)
 
-    return run_command("sut-bleu", body)
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Score a generated file and print the result; returns the exit code."""
+    return run_command("sut-bleu", lambda: run(argv))
 
 
 if __name__ == "__main__":

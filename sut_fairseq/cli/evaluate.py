@@ -1,4 +1,4 @@
-"""`sut-evaluate`: accuracy or exact match and depth, by group and by halting threshold."""
+"""`sut-evaluate`: evaluate accuracy or exact match, and depth, by group and halting threshold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 
 import torch
 from fairseq import tasks
+from fairseq.models import FairseqLanguageModel
 from tqdm import tqdm
 
 from sut_data.command_line import Parser, whole_number
 from sut_data.sets.cfq.sparql import conjuncts
 from sut_data.text.tokenization import load_tokenization
+from sut_data.waiting import waiting
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.evaluation import Outcome
@@ -24,110 +26,144 @@ from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli._overrides import check_overrides, parse_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.inference.files import find_checkpoint
+from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask
 
 MODES = ("reference", "search")
+LENGTH_BINS = 10
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return run_command("sut-evaluate", lambda: _main(argv))
+    return run_command("sut-evaluate", lambda: run(argv))
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-evaluate",
         description="Accuracy (classification) or exact match (sequences) of a trained model on a "
         "split, and how many steps its tokens run, for each group of sentences and each halting "
         "threshold. Every sentence counts: one that is too long for the model is an error.",
+        examples=[
+            "sut-evaluate --path runs/mine/checkpoints/checkpoint_best.pt --by source_length",
+            "sut-evaluate --path checkpoint_best.pt --thresholds 0.3 0.6 0.9 --plot thresholds.png",
+        ],
     )
     parser.add_argument("--path", required=True, metavar="CHECKPOINT", help="a trained model")
-    parser.add_argument("--data", metavar="DATA-BIN", help="prepared folder (default: training's)")
-    parser.add_argument(
-        "--gen-subset", default="test", metavar="SPLIT", help="which split (default: %(default)s)"
+    what = parser.add_argument_group("which sentences")
+    how = parser.add_argument_group("how the model runs")
+    shown = parser.add_argument_group("what is shown")
+    what.add_argument("--data", metavar="DATA-BIN", help="prepared folder (default: training's)")
+    what.add_argument(
+        "--gen-subset",
+        default="test",
+        metavar="SPLIT",
+        help="which split to evaluate (default: %(default)s)",
     )
-    parser.add_argument(
+    what.add_argument(
         "--by",
         metavar="COLUMN",
         help="a row for each value of source_length, target_length, or a column of the folder "
         "(its file text/<split>.<column>: operators, type, ...)",
     )
-    parser.add_argument(
+    what.add_argument(
+        "--bins",
+        type=_bins,
+        metavar="N",
+        help="with --by: at most N rows; neighbouring values share one, so that all rows have "
+        "about equally many sentences; `all`: a row for each value (default: "
+        f"{LENGTH_BINS} for lengths, all for columns of the folder and with --published)",
+    )
+    how.add_argument(
         "--thresholds",
         nargs="+",
         type=float,
         metavar="A",
         help="halting thresholds (default: the checkpoint's own)",
     )
-    parser.add_argument(
+    how.add_argument(
         "--model-overrides",
         type=parse_overrides,
         default={},
         metavar="DICT",
         help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
     )
-    parser.add_argument(
+    how.add_argument(
         "--modes",
         nargs="+",
         choices=MODES,
-        default=["reference"],
-        help="reference: run on the reference target, as in the paper; what greedy search would "
-        "find is right (default). search: really generate",
+        help="reference: teacher forcing, as in the paper; right is what greedy search would find "
+        "(default). search: really generate (default where gold attention is known, "
+        "for its measures)",
     )
-    parser.add_argument(
-        "--beam", type=whole_number, default=1, metavar="N", help="of search (default: 1)"
+    how.add_argument(
+        "--beam", type=whole_number, default=1, metavar="N", help="beam size of search (default: 1)"
     )
-    parser.add_argument(
+    how.add_argument(
         "--max-len",
         type=whole_number,
         metavar="N",
-        help="most words that search may generate (default: the split's longest target and 10)",
+        help="longest output of search, in words (default: the split's longest target plus 10)",
     )
-    parser.add_argument(
+    shown.add_argument(
         "--conjuncts",
         action="store_true",
         help="for CFQ, with --modes search: also the share of queries with the right set of "
-        "conditions, in whatever order",
+        "conditions in any order",
     )
-    parser.add_argument(
+    shown.add_argument(
         "--bleu",
         action="store_true",
-        help="with --modes search: also BLEU on tokens, for translations, which exact match says "
-        "little about (all scores: sut-bleu)",
+        help="for translations, with --modes search: also BLEU on tokens (all scores: sut-bleu)",
     )
-    parser.add_argument(
+    shown.add_argument(
         "--confusion",
         action="store_true",
-        help="for classification: also macro-F1 and how often each label is taken for each other",
+        help="for classification: also macro-F1 and the confusion table",
     )
-    parser.add_argument(
+    shown.add_argument(
         "--published",
         nargs="+",
         type=_published,
         default=[],
         metavar="GROUP=NUMBER",
-        help="numbers to print beside ours, in per cent; the group of all sentences is `all`",
+        help="numbers to print beside ours, in per cent; `all` is the row of all sentences",
     )
-    parser.add_argument("--max-sentences", type=whole_number, metavar="N", help="only the first N")
-    parser.add_argument(
+    what.add_argument("--max-sentences", type=whole_number, metavar="N", help="only the first N")
+    how.add_argument(
         "--max-tokens",
         type=whole_number,
         default=4096,
         metavar="N",
-        help="of a batch (default: 4096)",
+        help="tokens in a batch (default: 4096)",
     )
-    parser.add_argument(
+    how.add_argument(
         "--device", metavar="NAME", help="cpu or cuda (default: cuda where there is a GPU)"
     )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows into a CSV file")
-    parser.add_argument(
+    shown.add_argument("--csv", type=Path, metavar="FILE", help="write the rows into a CSV file")
+    shown.add_argument(
         "--plot",
         type=Path,
         metavar="FILE",
         help="draw score against skipped steps (several thresholds), or score and depth by group",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    shown.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
+
+
+def _bins(text: str) -> int:
+    """Number of rows; 0 stands for `all`."""
+    return 0 if text == "all" else whole_number(text)
+
+
+def _rows(arguments: argparse.Namespace) -> int:
+    """At most how many rows the user wants; 0: one for each value."""
+    if arguments.bins is not None:
+        return int(arguments.bins)
+    by_value = arguments.by not in evaluation.LENGTHS or arguments.published
+    return 0 if by_value else LENGTH_BINS
 
 
 def _published(text: str) -> tuple[str, float]:
@@ -138,23 +174,34 @@ def _published(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"must be GROUP=NUMBER, but is {text!r}") from None
 
 
-def _main(argv: Sequence[str] | None) -> None:
-    arguments = _parser().parse_args(argv)
+def run(argv: Sequence[str] | None) -> None:
+    """Do what the command line says, for other commands: errors are raised.
+
+    Raises:
+        InputError: for bad input.
+    """
+    arguments = make_parser().parse_args(argv)
     for threshold in arguments.thresholds or ():
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     for option in ("conjuncts", "bleu"):
-        if getattr(arguments, option) and "search" not in arguments.modes:
+        if getattr(arguments, option) and "search" not in (arguments.modes or ()):
             raise InputError(
                 f"--{option} compares what was generated: give --modes search with it."
             )
-    if arguments.confusion and len(arguments.modes) * len(arguments.thresholds or [0]) > 1:
+    if arguments.confusion and len(arguments.modes or [0]) * len(arguments.thresholds or [0]) > 1:
         raise InputError("--confusion makes one table: give one mode and one threshold with it.")
     _evaluation_output.check_files(arguments.csv, arguments.plot)
-    check_overrides(arguments.model_overrides, load_checkpoint(arguments.path).get("cfg"))
+    arguments.path = str(find_checkpoint(Path(arguments.path)))
+    check_overrides(
+        arguments.model_overrides, load_checkpoint(arguments.path, lazy=True).get("cfg")
+    )
     overrides = {**arguments.model_overrides, "group_column": None}
     if arguments.data:
         overrides["data"] = arguments.data
-    model, task = trained.load(arguments.path, overrides)
+    with waiting("loading the model"):
+        model, task = trained.load(arguments.path, overrides)
+    if isinstance(model, FairseqLanguageModel):
+        raise InputError("language models have no sentences to get right: use fairseq-eval-lm.")
     if arguments.thresholds and not units_with_threshold(model):
         raise InputError(
             "--thresholds needs a model that halts by stick-breaking, and this one does not."
@@ -184,13 +231,16 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     """All rows: modes by thresholds by groups, the last row of each being that of all groups."""
     split = arguments.gen_subset
     try:
-        numbers = trained.load_split(task, split, arguments.max_sentences)
+        with waiting("loading the split"):
+            numbers = trained.load_split(task, split, arguments.max_sentences)
     except FileNotFoundError as error:
         raise InputError(
             f"`{task.cfg.data}` has no split `{split}`: check --gen-subset."
         ) from error
     evaluation.check_lengths(task, model, split, numbers)
     groups = list(evaluation.groups_of(task, task.cfg.data, split, arguments.by, numbers))
+    if most := _rows(arguments):
+        groups = evaluation.in_ranges(groups, most)
     names = dict.fromkeys([*(name for name, _ in groups), "all"])
     for group, number in arguments.published:
         if group not in names:
@@ -209,7 +259,8 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         "measure": "accuracy" if isinstance(task, LabelTask) else "exact match",
         "rows": [],
     }
-    for mode in arguments.modes:
+    usual = "search" if isinstance(task, GoldAttentionTask) else "reference"
+    for mode in arguments.modes or [usual]:
         for threshold in arguments.thresholds or [None]:
             if threshold is not None:
                 set_threshold(model, threshold)
@@ -249,7 +300,7 @@ def _row(
     published = dict(arguments.published)
     if group in published:
         row["published"] = published[group]
-    if mode == "search":
+    if mode == "search" and (arguments.conjuncts or arguments.bleu):
         pairs = list(_references(task, arguments.gen_subset, outcome))
         if arguments.conjuncts:
             same = sum(conjuncts(reference) == conjuncts(found) for reference, found in pairs)

@@ -1,4 +1,4 @@
-"""`sut-exact-match`: share of sentences which fairseq-generate got entirely right."""
+"""`sut-exact-match`: count the sentences that fairseq-generate got entirely right."""
 
 from __future__ import annotations
 
@@ -34,11 +34,16 @@ def exact_match(pairs: Sequence[tuple[str, str]]) -> ExactMatch:
     return ExactMatch(correct, scored=len(pairs), expected=len(pairs))
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-exact-match",
-        description="Share of sentences that fairseq-generate got exactly right. What was scored "
-        "is compared with what there is: a missing sentence is an error, never a better score.",
+        description="Share of sentences that fairseq-generate got exactly right. A missing "
+        "sentence is an error, never a better score.",
+        examples=[
+            "sut-exact-match generated.txt --data data-bin/scan",
+            "sut-exact-match generated.txt --expected 4182 --json",
+        ],
     )
     parser.add_argument(
         "generated", metavar="GENERATED", help="standard output of fairseq-generate, in a file"
@@ -47,13 +52,16 @@ def _parser() -> Parser:
     size.add_argument(
         "--data",
         metavar="DATA-BIN",
-        help="binarised data that was generated from; its index tells how many sentences there are",
+        help="folder that was translated; its index says how many sentences there are",
     )
     size.add_argument(
         "--expected", type=whole_number, metavar="N", help="number of sentences, instead of --data"
     )
     parser.add_argument(
-        "--gen-subset", default="test", help="subset that was generated (default: %(default)s)"
+        "--gen-subset",
+        default="test",
+        metavar="SPLIT",
+        help="set that was translated (default: %(default)s)",
     )
     parser.add_argument(
         "--source-lang", metavar="SRC", help="source language (default: from the file names)"
@@ -71,7 +79,7 @@ def _parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score a generated file and print the result; returns the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
 
     def body() -> None:
         expected = arguments.expected or count_sentences(

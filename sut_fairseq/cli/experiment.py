@@ -14,46 +14,56 @@ from types import FrameType
 
 import torch
 
+from sut_data.command_line import STOPPED, Parser
 from sut_data.files import written_whole
-from sut_fairseq.cli import _experiment_evaluation, _experiment_parser
+from sut_fairseq.cli import _experiment_evaluation, _experiment_figures, _experiment_parser
 from sut_fairseq.cli._command import run_command
 from sut_fairseq.cli._experiment_texts import describe, listing, print_columns, settings_table
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     commands,
+    keeping,
+    pages,
     preparing,
     provenance,
     reading,
     records,
     report,
     results,
+    summaries,
 )
 from sut_fairseq.experiments.commands import Machine
-from sut_fairseq.experiments.running import Run, Trainer
+from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.running import Run, ToldToStop, Trainer
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of
 
 NAME = "sut-experiment"
 _RUNS = Path("runs")
+_TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    try:
-        return run_command(NAME, lambda: _main(list(sys.argv[1:] if argv is None else argv)))
-    except KeyboardInterrupt:
-        print(f"{NAME}: interrupted; the same command goes on where it stopped", file=sys.stderr)
-        return 130
+    line = list(sys.argv[1:] if argv is None else argv)
+    resumes = line[:1] in (["prepare"], ["train"])
+    interrupted = "interrupted; goes on with the same command." if resumes else STOPPED
+    return run_command(NAME, lambda: _main(line), interrupted)
 
 
 def _main(line: list[str]) -> None:
     start = line.index("--") if "--" in line else len(line)
-    arguments = _experiment_parser.build(NAME).parse_args(line[:start])
+    arguments = make_parser().parse_args(line[:start])
     own = line[start + 1 :]
     if own and arguments.command not in ("prepare", "train"):
         raise InputError(f"{arguments.command} takes no options after --.")
     arguments.own = own
     _COMMANDS[arguments.command](arguments)
+
+
+def make_parser() -> Parser:
+    """Return the command line."""
+    return _experiment_parser.build(NAME)
 
 
 class _Clock:
@@ -97,7 +107,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 def _train(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
-    data = _data_folder(experiment, arguments)
+    data = _data(experiment, arguments)
     own = commands.read_words(arguments.own)
     size = arguments.size or next(iter(experiment.sizes))
     runs = []
@@ -117,15 +127,24 @@ def _train(arguments: argparse.Namespace) -> None:
             print(commands.shell([*launcher, *one.command()] for one in run.trainings(machine)))
         return
     gpus = torch.cuda.device_count() if arguments.gpus is None else arguments.gpus
-    # So that a training that is told to stop stops its processes, and says so in its record.
-    signal.signal(signal.SIGTERM, _stop)
-    Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=_Clock()).train(runs)
+    # So that trainings are told to stop as well, have the time to save, and it is recorded.
+    for number in _TO_STOP:
+        signal.signal(number, _stop)
+    trainer = Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=_Clock())
+    try:
+        trainer.train(runs)
+    except ToldToStop:
+        print(f"{NAME}: interrupted; goes on with the same command.", file=sys.stderr)
+        raise
     for run in runs:
         print(f"evaluate it: {NAME} evaluate {run.folder}")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
+    """End once the trainings have; being told again must not cut that short."""
+    for each in _TO_STOP:
+        signal.signal(each, signal.SIG_IGN)
+    raise ToldToStop(number)
 
 
 def _called(experiment: Experiment) -> str:
@@ -134,12 +153,20 @@ def _called(experiment: Experiment) -> str:
     return experiment.name if ours else str(experiment.path.resolve())
 
 
-def _data_folder(experiment: Experiment, arguments: argparse.Namespace) -> Path:
-    """The prepared folder to train on.
+def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
+    """The prepared folder to train on, or the data that the task draws.
 
     Raises:
         InputError: if it is not there.
     """
+    if experiment.generate:
+        if arguments.data is not None:
+            raise InputError(
+                f"{experiment.name} draws its data as it trains: leave --data {arguments.data} out."
+            )
+        split = preparing.split_of(experiment, arguments.split)
+        dataset = experiment.dataset or experiment.name
+        return provenance.describe_drawn(dataset, split, experiment.generate[split])
     folder: Path = arguments.data or preparing.folder_of(experiment, arguments.split)
     if arguments.data is None and not folder.is_dir():
         split = f" --split {arguments.split}" if arguments.split else ""
@@ -147,18 +174,18 @@ def _data_folder(experiment: Experiment, arguments: argparse.Namespace) -> Path:
             f"there is no folder {folder}: make it with `{NAME} prepare {arguments.name}{split}`, "
             "or name another one with --data."
         )
-    provenance.describe_data(folder)
-    return folder.resolve()
+    return provenance.describe_data(folder.resolve())
 
 
 def _run_folder(
-    experiment: Experiment, choice: Choice, seed: int, data: Path, out: Path | None, several: bool
+    experiment: Experiment, choice: Choice, seed: int, data: Data, out: Path | None, several: bool
 ) -> Path:
     if out is not None:
         return out / f"{choice.model}-seed-{seed}" if several else out
     size = "" if choice.size == next(iter(experiment.sizes)) else f"-{choice.size}"
     without = f"-without-{choice.without}" if choice.without else ""
-    return _RUNS / experiment.name / f"{data.name}-{choice.model}{without}{size}-seed-{seed}"
+    name = Path(data.folder).name if data.folder else data.split
+    return _RUNS / experiment.name / f"{name}-{choice.model}{without}{size}-seed-{seed}"
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -174,12 +201,40 @@ def _report(arguments: argparse.Namespace) -> None:
     _check_folder(arguments.csv, "--csv")
     groups = results.collect(records.find_runs(arguments.runs))
     page = report.markdown(groups)
-    if arguments.out is None:
+    if arguments.out is None and arguments.pages is None:
         print(page, end="")
-    else:
+    elif arguments.out is not None:
         with written_whole(arguments.out) as partial:
             partial.write_text(page, encoding="utf-8")
     _write_csv(arguments.csv, report.rows(groups))
+    if arguments.figures is not None:
+        _figures(groups, arguments.figures)
+    if arguments.pages is not None:
+        draw = (_experiment_figures.draw_curves, _experiment_figures.draw_table)
+        for path in pages.write(groups, arguments.pages, *draw):
+            print(path)
+
+
+def _figures(groups: Sequence[results.Group], folder: Path) -> None:
+    """Write the summaries of the experiments as pictures and rows into a folder."""
+    found = summaries.tables(groups)
+    if not found:
+        print(
+            "--figures: nothing to draw. Tables and figures need whole data, and runs without "
+            "options of their own, of an experiment that has `summaries`."
+        )
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for table in found:
+        base = folder / f"{table.experiment}-{table.name}"
+        _write_csv(base.with_suffix(".csv"), table.cells(), summaries.COLUMNS)
+        _experiment_figures.draw_table(table, base.with_suffix(".png"))
+        print(f"{table.summary.title}: {base}.png, {base}.csv", file=sys.stderr)
+
+
+def _keep(arguments: argparse.Namespace) -> None:
+    for run in records.find_runs(arguments.runs):
+        print(keeping.keep(run, arguments.into))
 
 
 def _check_folder(file: Path | None, option: str) -> None:
@@ -188,11 +243,13 @@ def _check_folder(file: Path | None, option: str) -> None:
         raise InputError(f"{option} {file}: there is no such folder; make it first.")
 
 
-def _write_csv(file: Path | None, rows: Sequence[dict[str, str]]) -> None:
+def _write_csv(
+    file: Path | None, rows: Sequence[dict[str, str]], columns: Sequence[str] = results.COLUMNS
+) -> None:
     if file is None:
         return
     with written_whole(file) as partial, open(partial, "w", newline="", encoding="utf-8") as opened:
-        writer = csv.DictWriter(opened, results.COLUMNS)
+        writer = csv.DictWriter(opened, columns)
         writer.writeheader()
         writer.writerows(rows)
 
@@ -205,6 +262,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "evaluate": _experiment_evaluation.evaluate,
     "compare": _compare,
     "report": _report,
+    "keep": _keep,
 }
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
-"""`sut-macs`: parameters and MACs of an architecture or a checkpoint."""
+"""`sut-macs`: count the parameters and MACs of an architecture or a checkpoint."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq import tasks
+from fairseq.models import FairseqLanguageModel
 from tqdm import tqdm
 
 from sut_data.command_line import Parser
 from sut_data.tables import table
+from sut_data.waiting import waiting
 from sut_fairseq import losses
 from sut_fairseq.analysis import trained, untrained
 from sut_fairseq.analysis.complexity import (
@@ -22,26 +25,33 @@ from sut_fairseq.analysis.complexity import (
     count,
     without_padding,
 )
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.errors import InputError
+from sut_fairseq.inference.files import find_checkpoint
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return run_command("sut-macs", lambda: _main(argv))
+    return run_command("sut-macs", lambda: run(argv))
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-macs",
         usage="sut-macs (--arch NAME | --path CHECKPOINT [--data DATA-BIN]) [options]",
         description="Count parameters and multiply-accumulate operations (MACs) with ptflops: in "
         "the convention of the published figures, and with the attention products included. "
-        "Figures are per sentence pair, teacher-forced.",
-        epilog="After --arch NAME every flag of that architecture is understood too, for example "
+        "Figures are per sentence pair, under teacher forcing.",
+        epilog="After --arch NAME every option of that architecture is understood too, for example "
         "--encoder-layers 12.",
+        examples=[
+            "sut-macs --arch sut_base --src-len 10 --tgt-len 10 --vocab-size 37000",
+            "sut-macs --path checkpoints/mine/checkpoint_best.pt --data data-bin/mine",
+        ],
     )
-    model = parser.add_mutually_exclusive_group(required=True)
+    group = parser.add_argument_group("which model")
+    model = group.add_mutually_exclusive_group(required=True)
     model.add_argument(
         "--arch", metavar="NAME", help="an architecture of this package or fairseq's own, untrained"
     )
@@ -66,7 +76,10 @@ def _parser() -> Parser:
         "--data", metavar="DATA-BIN", help="count the sentence pairs of this binarised folder"
     )
     lengths.add_argument(
-        "--gen-subset", default="test", metavar="SPLIT", help="which of them (default: %(default)s)"
+        "--gen-subset",
+        default="test",
+        metavar="SPLIT",
+        help="which split of it (default: %(default)s)",
     )
     lengths.add_argument(
         "--max-sentences", type=int, metavar="N", help="only the first N (default: all)"
@@ -83,31 +96,44 @@ def _parser() -> Parser:
         "untrained halting unit says nothing)",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="of random tokens and weights (default: 1)"
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of random tokens and weights (default: 1)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
 
-def _main(argv: Sequence[str] | None) -> None:
-    arguments, model_flags = _parser().parse_known_args(argv)
+def run(argv: Sequence[str] | None) -> None:
+    """Do what the command line says, for other commands: errors are raised.
+
+    Raises:
+        InputError: for bad input.
+    """
+    arguments, model_flags = make_parser().parse_known_args(argv)
     if model_flags and arguments.path:
         raise InputError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
     if arguments.data and not arguments.path:
         raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
     torch.manual_seed(arguments.seed)
-    if arguments.arch:
-        model, task = untrained.build(
-            arguments.arch,
-            arguments.vocab_size,
-            model_flags,
-            alpha_threshold=arguments.alpha_threshold,
-        )
-    else:
-        model, task = _from_checkpoint(arguments)
+    with waiting("building the model" if arguments.arch else "loading the model"):
+        if arguments.arch:
+            model, task = untrained.build(
+                arguments.arch,
+                arguments.vocab_size,
+                model_flags,
+                alpha_threshold=arguments.alpha_threshold,
+            )
+        else:
+            model, task = _from_checkpoint(arguments)
     if arguments.data:
-        pairs = trained.sentence_pairs(task, arguments.gen_subset, arguments.max_sentences)
-        batches = list(without_padding(pairs, task.target_dictionary.eos()))
+        if isinstance(model, FairseqLanguageModel):
+            raise InputError("--data counts sentence pairs: for a language model give --src-len.")
+        with waiting("loading the sentence pairs"):
+            pairs = trained.sentence_pairs(task, arguments.gen_subset, arguments.max_sentences)
+            batches = list(without_padding(pairs, task.target_dictionary.eos()))
     else:
         lengths = dict(src_len=arguments.src_len, tgt_len=arguments.tgt_len)
         batches = [untrained.random_batch(model, task, **lengths)]
@@ -178,7 +204,7 @@ def _millions(number: int) -> str:
 
 
 def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqTask]:
-    load_checkpoint(arguments.path)  # refuses what is no checkpoint with one clear sentence
+    arguments.path = str(find_checkpoint(Path(arguments.path)))
     keys = ("data", "source_lang", "target_lang", "alpha_threshold")
     given = {key: getattr(arguments, key) for key in keys}
     return trained.load(

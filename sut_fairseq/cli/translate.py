@@ -1,42 +1,52 @@
-"""`sut-translate`: raw text in, raw text out."""
+"""`sut-translate`: translate raw text with a trained model."""
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-import torch
 from tqdm import tqdm
 
-from sut_data.command_line import Parser, whole_number
+from sut_data.command_line import Parser, printable, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_fairseq.cli._command import run_command
-from sut_fairseq.cli._model_files import export, find_model
-from sut_fairseq.cli._translator import Search, Translator
-from sut_fairseq.errors import check
+from sut_fairseq.errors import InputError, check
+from sut_fairseq.inference.export import export
+from sut_fairseq.inference.files import find_model
+from sut_fairseq.inference.model import LONGEST, Model
+from sut_fairseq.inference.results import Search, Translation
 
-LINES_OF_A_FILE = 1000
+_READ = 4 * LONGEST + 3  # bytes of a line: as many characters at least, and a mark or an end
+BLOCK = 1000  # lines that are translated together where nobody waits for each
+SHOWN = 5  # unknown words in the note about them
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    arguments = _parser().parse_args(argv)
-    try:
-        return run_command("sut-translate", lambda: _main(arguments))
-    except KeyboardInterrupt:
-        return 130
+    arguments = make_parser().parse_args(argv)
+    return run_command("sut-translate", lambda: _main(arguments))
 
 
-def read_lines(stream: Iterable[bytes]) -> Iterator[str]:
-    """Lines of text as they come, without their ends; what is not UTF-8 becomes lone surrogates."""
-    for number, line in enumerate(stream):
+def read_lines(stream: BinaryIO) -> Iterator[str]:
+    """Lines of text as they come, without their ends; what is not UTF-8 becomes lone surrogates.
+
+    Of a line that is too long to be translated no more is kept than shows it.
+    """
+    first = True
+    while line := stream.readline(_READ):
+        rest = line
+        while len(rest) == _READ and not rest.endswith(b"\n"):
+            rest = stream.readline(_READ)
         text = line.rstrip(b"\r\n").decode("utf-8", errors="surrogateescape")
-        yield text.lstrip("\ufeff") if number == 0 else text
+        yield text.removeprefix("\ufeff") if first else text
+        first = False
 
 
 def _main(arguments: argparse.Namespace) -> None:
@@ -47,22 +57,20 @@ def _main(arguments: argparse.Namespace) -> None:
     if arguments.data and files.folder != Path(arguments.data):
         _note(f"the dictionaries are those beside {files.checkpoint}; --data is not needed.")
     if arguments.export:
-        export(files, Path(arguments.export))
+        export(files, Path(arguments.export), "pt", option="--export")
         print(f"wrote {arguments.export}; translate with `sut-translate {arguments.export}`")
         return
-    translator = Translator(
-        files,
-        Search(
-            beam=arguments.beam,
-            lenpen=arguments.lenpen,
-            max_len_a=arguments.max_len_a,
-            max_len_b=arguments.max_len_b,
-            max_tokens=arguments.max_tokens,
-            batch_size=arguments.batch_size or 0,
-        ),
-        alpha_threshold=arguments.alpha_threshold,
-        device=arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"),
-    )
+    model = Model(files, alpha_threshold=arguments.alpha_threshold, device=arguments.device)
+    options = {
+        "beam": arguments.beam,
+        "lenpen": arguments.lenpen,
+        "max_len_a": arguments.max_len_a,
+        "max_len_b": arguments.max_len_b,
+        "max_tokens": arguments.max_tokens,
+        "batch_size": arguments.batch_size or 0,
+        "costs": arguments.json,
+    }
+    ask = partial(model.translate, **options)
     if not (files.folder / TOKENIZATION).exists():
         _note(
             f"{files.folder} has no {TOKENIZATION}: the words are those between spaces, as in "
@@ -70,44 +78,106 @@ def _main(arguments: argparse.Namespace) -> None:
         )
     if arguments.input:
         with open(arguments.input, "rb") as stream:
-            lines = tqdm(stream, desc="translating", unit="line", disable=None)
-            _translate(translator, lines, arguments.buffer or LINES_OF_A_FILE, arguments.json)
+            _translate(ask, stream, arguments.buffer or BLOCK, arguments.json)
         return
-    stdin: BinaryIO = sys.stdin.buffer
-    if sys.stdin.isatty():
+    if sys.stdin is None:
+        raise InputError("standard input is closed: name a file with --input.")
+    typed = sys.stdin.isatty()
+    if typed:
         _note("type one sentence on each line; Ctrl-D ends.")
-    _translate(translator, stdin, arguments.buffer or 1, arguments.json)
+    buffer = arguments.buffer or (1 if typed else BLOCK)
+    _translate(ask, sys.stdin.buffer, buffer, arguments.json)
 
 
-def _translate(translator: Translator, stream: Iterable[bytes], buffer: int, as_json: bool) -> None:
+def _translate(
+    ask: Callable[[list[str]], list[Translation]], stream: BinaryIO, buffer: int, as_json: bool
+) -> None:
     """Print a translation for every line, `buffer` lines at a time."""
-    lines = read_lines(stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As what is read, whatever the locale.
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    quiet = True if stream.isatty() else None  # None: where standard error is no terminal
+    lines = iter(tqdm(read_lines(stream), desc="translating", unit="line", disable=quiet))
+    unknown = _Unknown()
     number = 0
     while block := list(islice(lines, buffer)):
-        for translation in translator.translate(block):
+        for translation in ask(block):
             number += 1
+            unknown.add(translation)
             if translation.error is not None:
                 _note(f"line {number}: {translation.error}")
             if as_json:
-                record = translator.describe(translation)
+                record = _record(translation)
                 print(json.dumps(record, ensure_ascii=False), flush=True)
             else:
-                print(translation.translation)
-        sys.stdout.flush()
+                print(translation.text)
+        print(end="", flush=True)
+    if unknown.words:
+        _note(str(unknown))
+
+
+def _record(translation: Translation) -> dict[str, Any]:
+    """What is known about a translation, ready for JSON."""
+    record = {
+        "source": translation.source,
+        "translation": translation.text,
+        "score": translation.score,
+        "alpha_threshold": translation.alpha_threshold,
+        "encoder_depth": translation.depth.get("encoder"),
+        "decoder_depth": translation.depth.get("decoder"),
+        "macs_teacher_forced": translation.macs,
+        "unknown_words": len(translation.unknown_words),
+    }
+    if translation.error is not None:
+        record["error"] = translation.error
+    return record
+
+
+class _Unknown:
+    """Counts the words that a model does not know."""
+
+    def __init__(self) -> None:
+        self.words = self.lines = self._all_words = self._all_lines = 0
+        self._first: list[str] = []
+
+    def add(self, translation: Translation) -> None:
+        """Count those of a line."""
+        self._all_lines += 1
+        if translation.source_tokens is not None:
+            self._all_words += len(translation.source_tokens) - 1
+        self.words += len(translation.unknown_words)
+        self.lines += bool(translation.unknown_words)
+        for word in translation.unknown_words:
+            if len(self._first) < SHOWN and word not in self._first:
+                self._first.append(word)
+
+    def __str__(self) -> str:
+        words = ", ".join(
+            f"`{word if len(word) <= 40 else word[:37] + '...'}`" for word in self._first
+        )
+        return (
+            f"{self.words:,} of {self._all_words:,} words, in {self.lines:,} of "
+            f"{self._all_lines:,} lines, are unknown to the model; the first are {words}."
+        )
 
 
 def _note(sentence: str) -> None:
-    print(f"sut-translate: {sentence}", file=sys.stderr)
+    print(f"sut-translate: {printable(sentence)}", file=sys.stderr)
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-translate",
-        description="Translate raw text, one sentence on each line, with a trained model: "
-        "tokenise, segment into subwords, search, detokenise. Every line of input gives one line "
-        "of output, an empty one where there is nothing to translate or the sentence is too long.",
+        description="Translate raw text, one sentence per line, with a trained model: tokenise, "
+        "segment into subwords, search, detokenise. Every line of input gives one line of output, "
+        "an empty one where there is nothing to translate or the sentence is too long.",
         epilog="Dictionaries and tokenisation are read from beside the checkpoint, else from "
-        "--data, else from the data folder of the training. --export makes one folder of all that.",
+        "--data, else from the data folder of the training. --export puts all into one folder.",
+        examples=[
+            "sut-translate runs/mine/checkpoints --input test.de",
+            "sut-translate checkpoint_best.pt --alpha-threshold 0.8 --beam 5 --json",
+        ],
     )
     parser.add_argument(
         "model", metavar="CHECKPOINT", help="a checkpoint, or a folder with one (the best counts)"
@@ -122,8 +192,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--export",
         metavar="DIR",
-        help="translate nothing, but write the checkpoint (without its optimizer state), its "
-        "dictionaries and its tokenisation into a new folder, from which `sut-translate DIR` works",
+        help="translate nothing, but do what `sut-export --format pt --out DIR` does",
     )
     text = parser.add_argument_group("text")
     text.add_argument("--input", metavar="FILE", help="text to translate (default: standard input)")
@@ -131,8 +200,9 @@ def _parser() -> Parser:
         "--buffer",
         type=whole_number,
         metavar="N",
-        help="read N lines before translating them together, which is faster (default: "
-        f"{LINES_OF_A_FILE} of a file, 1 of standard input: each is answered at once)",
+        help=f"read N lines before translating them together, which is faster (default: {BLOCK}, "
+        "but 1 where one types: each line is answered before the next is read; a program that "
+        "waits for each answer needs --buffer 1 too)",
     )
     text.add_argument(
         "--json",
@@ -144,7 +214,11 @@ def _parser() -> Parser:
     )
     search = parser.add_argument_group("search")
     search.add_argument(
-        "--beam", type=whole_number, default=Search.beam, metavar="N", help="(default: %(default)s)"
+        "--beam",
+        type=whole_number,
+        default=Search.beam,
+        metavar="N",
+        help="beam size (default: %(default)s)",
     )
     search.add_argument(
         "--length-penalty",
@@ -177,13 +251,13 @@ def _parser() -> Parser:
         type=whole_number,
         default=Search.max_tokens,
         metavar="N",
-        help="greatest number of source tokens in a batch (default: %(default)s)",
+        help="source tokens in a batch, at most (default: %(default)s)",
     )
     search.add_argument(
         "--batch-size",
         type=whole_number,
         metavar="N",
-        help="greatest number of sentences in a batch (default: as --max-tokens allows)",
+        help="sentences in a batch, at most (default: as --max-tokens allows)",
     )
     search.add_argument(
         "--device", metavar="NAME", help="cpu, cuda, cuda:1, ... (default: cuda where there is one)"

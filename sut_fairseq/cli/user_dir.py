@@ -1,4 +1,4 @@
-"""`sut-user-dir`: where the installed plugin lies, for fairseq's `--user-dir`, and its pins."""
+"""`sut-user-dir`: print where the plugin is installed, for fairseq's `--user-dir`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,28 @@ def constraints() -> Path:
     return user_dir() / "constraints.txt"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Print the package folder or the path of the pins; returns the exit code."""
+def make_parser() -> Parser:
+    """Return the command line."""
     parser = Parser(
         "sut-user-dir",
-        description="Print the absolute path of the installed sut_fairseq package, for use as "
-        "fairseq-train DATA --user-dir $(sut-user-dir) ...",
+        description="Print the absolute path of the installed sut_fairseq package, for fairseq's "
+        "--user-dir.",
+        examples=[
+            'sut-user-dir  # for: fairseq-train DATA --user-dir "$(sut-user-dir)" ...',
+            "sut-user-dir --constraints  # for: pip install -c FILE ...",
+        ],
     )
     parser.add_argument(
         "--constraints",
         action="store_true",
         help="print the path of the pinned versions instead, for pip install -c",
     )
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the package folder or the path of the pins; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
     print(constraints() if arguments.constraints else user_dir())
     return 0
 

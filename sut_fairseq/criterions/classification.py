@@ -52,8 +52,7 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
         Raises:
             InputError: for a model that does not score labels.
         """
-        self.prepare_training(sample)
-        scores, extra = model(**sample["net_input"])
+        scores, extra = self.run(model, sample)
         target = self.task.label_indices(sample)
         size = len(target)
         if scores.shape != (size, self.task.num_labels):
@@ -74,4 +73,4 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
                     scores.argmax(dim=1) == target, sample.get("group"), len(self.task.groups)
                 ),
             }
-        return self.add_auxiliary_terms(loss, extra, size, log), size, log
+        return self.objective(loss, extra, sample, log)

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
 from collections.abc import Mapping
-from dataclasses import field, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Self
 
 import torch
@@ -12,20 +12,43 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
 )
+from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics as fairseq_metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq import metrics
 from sut_fairseq._allocator import keep_freed_memory
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._process import prepare_process
+from sut_fairseq._tensorboard import warn_of_tensorboard_once
+from sut_fairseq._workers import IGNORED
+from sut_fairseq.criterions.over_workers import several_workers, sum_over_workers
 from sut_fairseq.losses import AUXILIARY_LOSSES
 
 
-def weight_options() -> Any:
-    """Make the class of options: one weight for each auxiliary loss.
+@dataclass
+class _Options(LabelSmoothedCrossEntropyCriterionConfig):
+    auxiliary_over_workers: bool = field(
+        default=False,
+        metadata={
+            "help": "compute the auxiliary losses of several workers from the sums of all of them, "
+            "as one process would from their batches together (default: average each worker's own)"
+        },
+    )
+    autocast: ChoiceEnum(["none", "bfloat16"]) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "train in mixed precision: parameters in float32, and in bfloat16 whatever "
+            "torch's autocast computes in it; without loss scaling, and without --amp, which is "
+            "for float16"
+        },
+    )
 
-    0, the default, leaves a loss out of the objective, not out of the log.
+
+def options_with_weights() -> Any:
+    """Make the class of all options: those above and one weight for each auxiliary loss.
+
+    A weight of 0, the default, leaves a loss out of the objective, not out of the log.
     """
     weights = [
         (
@@ -35,13 +58,13 @@ def weight_options() -> Any:
         )
         for loss in AUXILIARY_LOSSES
     ]
-    base = LabelSmoothedCrossEntropyCriterionConfig
-    options = make_dataclass("CrossEntropyWithAuxiliaryConfig", weights, bases=(base,))
+    options = make_dataclass("CrossEntropyWithAuxiliaryConfig", weights, bases=(_Options,))
     options.__module__ = __name__
+    options.__doc__ = "Weights of the auxiliary losses."
     return options
 
 
-CrossEntropyWithAuxiliaryConfig = weight_options()
+CrossEntropyWithAuxiliaryConfig = options_with_weights()
 
 
 @register_criterion("cross_entropy_with_auxiliary", dataclass=CrossEntropyWithAuxiliaryConfig)
@@ -52,7 +75,14 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     cross-entropy is a sum over tokens and the terms are means, hence the factor: the balance
     between them does not depend on the batch size. A model that reports no statistics trains as
     with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search.
+
+    Of several workers that train together each computes the terms of its own batch, and gradients
+    are those of their mean, weighted by sample size; or, `over_workers`, each computes the terms of
+    all batches together in training.
     """
+
+    # Read by `_workers`: a batch that does not count is marked, and left out of every sum here.
+    knows_ignored_batches = True
 
     def __init__(
         self,
@@ -63,15 +93,20 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         report_accuracy: bool = False,
         *,
         weights: Mapping[str, float] | None = None,
+        over_workers: bool = False,
+        autocast: str = "none",
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         given = weights or {}
         self.weights = {loss.name: given.get(loss.name, 0.0) for loss in AUXILIARY_LOSSES}
+        self.over_workers = over_workers
+        self.autocast = None if autocast == "none" else torch.bfloat16
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
         """Build the criterion with the weights that the options give."""
-        show_input_errors_as_sentences()
+        prepare_process()
+        warn_of_tensorboard_once()
         return cls(
             task,
             cfg.sentence_avg,
@@ -79,6 +114,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             cfg.ignore_prefix_size,
             cfg.report_accuracy,
             weights={loss.name: getattr(cfg, f"{loss.name}_weight") for loss in AUXILIARY_LOSSES},
+            over_workers=cfg.auxiliary_over_workers,
+            autocast=str(cfg.autocast),
         )
 
     def forward(
@@ -89,8 +126,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         Returns:
             the loss to minimise, a sum; its denominator; and sums to log.
         """
-        self.prepare_training(sample)
-        net_output = model(**sample["net_input"])
+        net_output = self.run(model, sample)
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
         sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
         logging_output = {
@@ -99,42 +135,57 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "nsentences": sample["target"].size(0),
             "sample_size": sample_size,
         }
-        extra = net_output[1] if isinstance(net_output[1], Mapping) else {}
-        loss = self.add_auxiliary_terms(loss, extra, sample_size, logging_output)
-        if not self.training:
+        # A language model has no sentence to get right.
+        if not self.training and "prev_output_tokens" in sample["net_input"]:
             logging_output |= metrics.exact_match_sums(
                 net_output[0], sample["target"], self.task.target_dictionary
             )
         if self.report_accuracy:
             correct, total = self.compute_accuracy(model, net_output, sample)
             logging_output |= {"n_correct": correct.item(), "total": total.item()}
-        return loss, sample_size, logging_output
+        extra = net_output[1] if isinstance(net_output[1], Mapping) else {}
+        return self.objective(loss, extra, sample, logging_output)
 
-    def prepare_training(self, sample: Mapping[str, Any]) -> None:
-        """See to the process's memory if this is a training step on a CPU."""
-        if self.training and sample["target"].device.type == "cpu":
+    def run(self, model: torch.nn.Module, sample: Mapping[str, Any]) -> Any:
+        """The model's output, in training in the precision that was asked for."""
+        device = sample["target"].device.type
+        if not self.training:
+            return model(**sample["net_input"])
+        if device == "cpu":
             keep_freed_memory()
+        if self.autocast is None:
+            return model(**sample["net_input"])
+        with torch.autocast(device, dtype=self.autocast):
+            return model(**sample["net_input"])
 
-    def add_auxiliary_terms(
-        self, loss: Tensor, extra: Mapping[str, Any], sample_size: int, log: dict[str, Any]
-    ) -> Tensor:
-        """The objective: a loss that is a sum, plus `sample_size` times the weighted terms.
+    def objective(
+        self, loss: Tensor, extra: Mapping[str, Any], sample: Mapping[str, Any], log: dict[str, Any]
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """What `forward` returns: the loss, a sum, plus the sample size times the weighted terms.
 
         Args:
-            loss: scalar.
+            loss: of the batch, a scalar.
             extra: a model's extra output, with "routing" and "halting" statistics or without.
-            sample_size: denominator of the loss.
-            log: gets the objective, each term by itself, and the statistics' sums.
+            sample: the batch.
+            log: sums to log, among them "sample_size", the denominator of the loss.
         """
+        sample_size, ignored = log["sample_size"], sample.get(IGNORED, False)
+        log |= metrics.halting_sums(extra.get("halting", {}))
+        log |= metrics.routing_sums(extra.get("routing", {}))
+        scale: int | Tensor = sample_size
+        if self.over_workers and self.training and several_workers():
+            extra, scale = sum_over_workers(extra, sample_size, ignored=ignored)
+        log["loss"] = loss.detach()
         for name, term in self.auxiliary_terms(extra).items():
             # Added at weight 0 too: every parameter then has a gradient in every training step,
             # which data-parallel training relies on.
-            loss = loss + sample_size * self.weights[name] * term
+            loss = loss + scale * self.weights[name] * term
+            # Added up over workers, the logged parts are the whole however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
-        log["loss"] = loss.data
-        log |= metrics.halting_sums(extra.get("halting", {}))
-        log |= metrics.routing_sums(extra.get("routing", {}))
-        return loss
+            log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]
+        if ignored:
+            return loss * 0, 0, {name: 0 * value for name, value in log.items()}
+        return loss, sample_size, log
 
     @staticmethod
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:

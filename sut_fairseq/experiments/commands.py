@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.schema import Experiment, Settings, Value
 from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
 
@@ -43,7 +44,7 @@ class Training:
     Attributes:
         name: of the stage; empty for the training that counts.
         folder: what it leaves behind is put there.
-        data: prepared folder.
+        data: prepared folder; None where the task draws its data.
         settings: its options, but for those that depend on machine and folder.
         machine_settings: options that depend on the machine.
         start: parameters that it starts from.
@@ -51,7 +52,7 @@ class Training:
 
     name: str
     folder: Path
-    data: Path
+    data: Path | None
     settings: Settings
     machine_settings: Settings
     start: Path | None
@@ -61,9 +62,12 @@ class Training:
         own: Settings = {"save-dir": str(self.folder / "checkpoints")}
         if self.start is not None:
             own["finetune-from-model"] = str(self.start)
-        fixed: Settings = {"user-dir": str(USER_DIR), "source-lang": "src", "target-lang": "tgt"}
+        fixed: Settings = {"user-dir": str(USER_DIR)}
+        if self.data is not None:
+            fixed |= {"source-lang": "src", "target-lang": "tgt"}
         options = {**fixed, **self.settings, **self.machine_settings, **own}
-        return ["fairseq-train", str(self.data), *words(options)]
+        data = [] if self.data is None else [str(self.data)]
+        return ["fairseq-train", *data, *words(options)]
 
     @property
     def updates(self) -> int | None:
@@ -73,7 +77,7 @@ class Training:
 
 
 def plan(
-    experiment: Experiment, choice: Choice, seed: int, data: Path, folder: Path, machine: Machine
+    experiment: Experiment, choice: Choice, seed: int, data: Data, folder: Path, machine: Machine
 ) -> list[Training]:
     """All trainings of a run, in their order; the last one is the one that counts.
 
@@ -81,10 +85,11 @@ def plan(
         experiment: what is run.
         choice: which model, size and so on.
         seed: of each training.
-        data: prepared folder.
+        data: what it is trained on.
         folder: of the run.
         machine: what it runs on.
     """
+    drawn = {} if data.folder else experiment.generate[data.split]
     trainings: list[Training] = []
     start: Path | None = None
     for stage in stages(experiment, choice):
@@ -100,12 +105,12 @@ def plan(
         }
         portable = {k: v for k, v in portable.items() if not _OF_MACHINE.fullmatch(k)}
         metric = str(portable.get("best-checkpoint-metric", experiment.metric))
-        fixed: Settings = {"task": experiment.task, **_selection(metric), "seed": seed}
+        fixed: Settings = {"task": experiment.task, **drawn, **_selection(metric), "seed": seed}
         trainings.append(
             Training(
                 name="" if stage is None else stage.name,
                 folder=folder if stage is None else folder / stage.name,
-                data=data,
+                data=Path(data.folder) if data.folder else None,
                 settings={**fixed, **portable},
                 machine_settings=on_machine,
                 start=start,

@@ -12,13 +12,13 @@ from sut_fairseq.experiments import json_files, provenance, records
 from sut_fairseq.experiments.provenance import Code, Data
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.schema import MEASURES, Experiment
 from sut_fairseq.experiments.typed import Place, build
 
-BEST = Path("checkpoints", "checkpoint_best.pt")
+CHECKPOINTS = {name: Path("checkpoints", f"checkpoint_{name}.pt") for name in ("best", "last")}
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.999)
 SCORE = "score"  # translations have one row for each of their scores
-_SUFFIX = ".evaluation.json"
+SUFFIX = ".evaluation.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +86,19 @@ class Evaluated:
     code: Code
     when: str
 
-    def percent(self) -> dict[str, float]:
+    def measures(self) -> list[str]:
+        """Which of the columns of results (`MEASURES`) there are."""
+        return [name for name in MEASURES if any(row.get(name) for row in self.rows)]
+
+    def values(self, measure: str = "percent") -> dict[str, float]:
         """Results by group; of a sweep, on all sentences by threshold."""
         if not self.asked.thresholds:
-            return {row["group"]: float(row["percent"]) for row in self.rows}
+            return {row["group"]: float(row[measure]) for row in self.rows}
         modes = {row["mode"] for row in self.rows}
         return {
             f"{row['mode']} {row['alpha_threshold']}"
             if len(modes) > 1
-            else row["alpha_threshold"]: float(row["percent"])
+            else row["alpha_threshold"]: float(row[measure])
             for row in self.rows
             if row["group"] == ALL
         }
@@ -106,9 +110,28 @@ class Evaluated:
         return {row["group"]: int(row["sentences"]) for row in self.rows if row.get("sentences")}
 
 
+def usual_measure(experiment: Experiment) -> str:
+    """What the per cent of its evaluations are of, in words."""
+    if experiment.evaluation.kind == "translation":
+        return "BLEU and chrF"
+    return "exact match" if experiment.task.startswith("translation") else "accuracy"
+
+
 def usual_column(experiment: Experiment) -> str | None:
     """What makes the groups of an evaluation unless the user says otherwise."""
     return SCORE if experiment.evaluation.kind == "translation" else experiment.evaluation.by
+
+
+def checkpoint_of(run: Path, experiment: Experiment) -> Path:
+    """The checkpoint that is evaluated.
+
+    Raises:
+        InputError: if the run has none yet.
+    """
+    file = CHECKPOINTS[experiment.evaluation.checkpoint]
+    if not (run / file).is_file():
+        raise InputError(f"{run} has no {file}: train first.")
+    return run / file
 
 
 def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> list[str]:
@@ -123,13 +146,11 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
     Raises:
         InputError: if the run has no checkpoint yet.
     """
-    checkpoint = run / BEST
-    if not checkpoint.is_file():
-        raise InputError(f"{run} has no {BEST}: train first.")
+    checkpoint = checkpoint_of(run, experiment)
     data = provenance.describe_data(Path(asked.data or record.data.folder))
     line = ["--path", str(checkpoint), "--gen-subset", asked.subset, "--data", data.folder]
     if asked.by:
-        line += ["--by", asked.by]
+        line += ["--by", asked.by, "--bins", "all"]
     thresholds = asked.thresholds or [one for one in [asked.alpha_threshold] if one is not None]
     if thresholds:
         line += ["--thresholds", *(f"{one:g}" for one in thresholds)]
@@ -163,7 +184,7 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> Non
     evaluated = Evaluated(
         asked=asked,
         data=provenance.describe_data(Path(asked.data or record.data.folder)),
-        measure="exact match" if experiment.task == "translation" else "accuracy",
+        measure=usual_measure(experiment),
         rows=rows,
         code=provenance.describe_code(),
         when=records.now().isoformat(timespec="seconds"),
@@ -173,13 +194,13 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> Non
 
 def write(run: Path, name: str, evaluated: Evaluated) -> None:
     """Write the file of an evaluation into the folder of its run."""
-    json_files.write_json(run / f"{name}{_SUFFIX}", dataclasses.asdict(evaluated))
+    json_files.write_json(run / f"{name}{SUFFIX}", dataclasses.asdict(evaluated))
 
 
 def read_evaluations(run: Path) -> list[Evaluated]:
     """All evaluations of a run, the plain ones first."""
     found = []
-    for path in sorted(run.glob(f"*{_SUFFIX}")):
+    for path in sorted(run.glob(f"*{SUFFIX}")):
         content, place = json_files.read_json(path), Place(path, {})
         found.append(build(Evaluated, content, place))
     return sorted(found, key=lambda one: not one.asked.plain)

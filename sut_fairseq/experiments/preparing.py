@@ -22,7 +22,7 @@ def split_of(experiment: Experiment, split: str | None) -> str:
     Raises:
         InputError: if there is none of that name.
     """
-    splits = experiment.prepare
+    splits = experiment.splits
     if not splits:
         raise InputError(
             f"{experiment.name} does not say how its data are made (key `prepare`): give --data."
@@ -40,7 +40,7 @@ def split_of(experiment: Experiment, split: str | None) -> str:
 def folder_of(experiment: Experiment, split: str | None) -> Path:
     """Where the data lie unless the user says otherwise: one folder for each split."""
     name = split_of(experiment, split)
-    several = len(experiment.prepare) > 1
+    several = len(experiment.splits) > 1
     return FOLDER / (f"{experiment.name}-{name}" if several else experiment.name)
 
 
@@ -66,6 +66,10 @@ def prepare(
     Raises:
         InputError: if they could not be made.
     """
+    if experiment.generate:
+        raise InputError(
+            f"{experiment.name} draws its data as it trains: there is nothing to prepare."
+        )
     folder = out or folder_of(experiment, split)
     words = shlex.split(experiment.prepare[split_of(experiment, split)])
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,17 +19,18 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
 
 _STAMP = "prepared.json"
+_READ = (".bin", ".idx")  # what fairseq-train reads besides the dictionaries
 
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A prepared folder.
+    """A prepared folder, or what a task draws itself.
 
     Attributes:
-        folder: where it lay.
+        folder: where it lay; empty where there is none.
         dataset, split: what `sut-prepare` calls them; empty for other folders.
         limited: whether examples were left out of it.
-        digest: of its list of files and its dictionaries.
+        digest: of its list of files and its dictionaries, or of the options of what is drawn.
     """
 
     folder: str
@@ -81,12 +83,19 @@ def describe_data(data: Path) -> Data:
     """What a prepared folder holds.
 
     Raises:
-        InputError: if it is none.
+        InputError: if it is none, or not whole any more.
     """
     dictionaries = sorted(data.glob("dict.*.txt"))
     if not dictionaries:
         raise InputError(f"{data} has no dict.src.txt: make the folder with `sut-prepare` first.")
     stamp = stamp_of(data)
+    for name, size in stamp.get("files", {}).items():
+        path = data / name
+        if path.suffix in _READ and (not path.is_file() or path.stat().st_size != size):
+            raise InputError(
+                f"{path} is not what `sut-prepare` put there (a file of {size:,} bytes): make the "
+                "folder again."
+            )
     digest = hashlib.sha256()
     if stamp:
         digest.update(json.dumps(stamp, sort_keys=True).encode())
@@ -102,6 +111,12 @@ def describe_data(data: Path) -> Data:
         limited=bool(stamp.get("limited")),
         digest=digest.hexdigest()[:16],
     )
+
+
+def describe_drawn(dataset: str, split: str, options: Mapping[str, Any]) -> Data:
+    """What a task draws with these options."""
+    digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
+    return Data(folder="", dataset=dataset, split=split, digest=digest.hexdigest()[:16])
 
 
 def describe_code() -> Code:

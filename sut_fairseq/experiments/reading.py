@@ -6,14 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.errors import InputError, check_choice
-from sut_fairseq.experiments.schema import Ablation, Document, Evaluation, Experiment, Size
+from sut_fairseq.experiments.schema import (
+    MEASURES,
+    Ablation,
+    Claim,
+    Document,
+    Evaluation,
+    Experiment,
+    Size,
+    Summary,
+)
 from sut_fairseq.experiments.typed import Place, build, nearest, read_yaml
 
 FOLDER = Path(__file__).resolve().parent
 _SUFFIXES = (".yaml", ".yml")
 _SHARED = "_"  # names of files that are there to be extended begin with it
 _EXAMPLE = "example"
-KINDS = ("groups", "translation")
+KINDS = ("groups", "translation", "regression")
+CHECKPOINTS = ("best", "last")
 
 
 def known() -> list[str]:
@@ -109,8 +119,12 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
                         f"{place / key / name}: there is no model `{model}`"
                         f"{nearest(model, models)}."
                     )
+    splits = [*last("prepare", {}), *last("generate", {})]
+    if last("prepare", {}) and last("generate", {}):
+        raise InputError(f"{place} has both `prepare` and `generate`: its data are either.")
     evaluation: Evaluation = last("evaluation", Evaluation())
     check_choice(f"{place / 'evaluation' / 'kind'}", evaluation.kind, KINDS)
+    check_choice(f"{place / 'evaluation' / 'checkpoint'}", evaluation.checkpoint, CHECKPOINTS)
     return Experiment(
         name=path.stem,
         path=path,
@@ -122,6 +136,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         time=last("time", "not measured"),
         dataset=last("dataset", ""),
         prepare=last("prepare", {}),
+        generate=last("generate", {}),
         task=last("task", "translation"),
         models=models,
         sizes=sizes,
@@ -129,4 +144,37 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         metric=last("metric"),
         evaluation=evaluation,
         published=last("published", []),
+        summaries=_check_summaries(last("summaries", []), models, splits, place),
+        claims=_check_claims(last("claims", []), models, place),
     )
+
+
+def _check_summaries(
+    summaries: list[Summary], models: dict[str, str], splits: list[str], place: Place
+) -> list[Summary]:
+    """Refuse models, splits and measures that there are not.
+
+    Raises:
+        InputError: naming those that there are.
+    """
+    for summary in summaries:
+        at = f"{place / 'summaries'}: {summary.title}"
+        check_choice(f"{at}: measure", summary.measure, tuple(MEASURES))
+        for one in summary.models or ():
+            check_choice(f"{at}: model", one, tuple(models))
+        for one in summary.splits:
+            check_choice(f"{at}: split", one, tuple(splits))
+    return summaries
+
+
+def _check_claims(claims: list[Claim], models: dict[str, str], place: Place) -> list[Claim]:
+    """Refuse models and measures that there are not.
+
+    Raises:
+        InputError: naming those that there are.
+    """
+    for claim in claims:
+        at = f"{place / 'claims'}: {claim.shows}"
+        check_choice(f"{at}: measure", claim.measure, tuple(MEASURES))
+        check_choice(f"{at}: model", claim.model, tuple(models))
+    return claims

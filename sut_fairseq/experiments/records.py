@@ -28,7 +28,7 @@ class Session:
         command: the command line.
         started, ended: times in UTC.
         seconds: between the two.
-        outcome: running, finished, failed, or killed.
+        outcome: running, finished, interrupted (it was told to stop, and saved), failed, or killed.
     """
 
     stage: str

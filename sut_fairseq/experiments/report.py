@@ -1,4 +1,4 @@
-"""Pages of results from the folders of runs: Markdown, which `docs/results.md` is made of."""
+"""Pages of results from the folders of runs: Markdown, which `docs/results` is made of."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from pathlib import Path
 from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.preparing import folder_of
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.reading import known
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group, Row
 from sut_fairseq.experiments.running import PROGRAM_NAME
-from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.schema import MEASURES, Experiment, shown
+from sut_fairseq.experiments.summaries import Table, tables
 
 
 def markdown(groups: Sequence[Group]) -> str:
-    """A section for all runs with the same settings: what made them, and their results."""
-    return "\n\n".join(_section(group) for group in groups) + "\n"
+    """The summaries, then a section for all runs with the same settings: what made them, and their
+    results.
+    """
+    summaries = [_summary(table) for table in tables(groups)]
+    return "\n\n".join([*summaries, *(_section(group) for group in groups)]) + "\n"
 
 
 def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
@@ -31,10 +36,42 @@ def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
     ]
 
 
+def _summary(table: Table) -> str:
+    """A table of the paper, ours with deviations and in brackets the paper's."""
+    summary = table.summary
+    splits = ", ".join(f"`{split}`" for split in summary.splits)
+    over = f"mean over {splits}" if summary.mean_of_splits else splits
+    how = "mean and deviation of all seeds"
+    if any(row.paper is not None for line in table.lines for row in line.rows):
+        how += ", in brackets the paper's"
+    by_split = len(summary.splits) > 1 and not summary.mean_of_splits
+    lines = [["model", *(["data"] if by_split else []), "seeds", *table.groups]]
+    for line in table.lines:
+        rows = {row.group: row for row in line.rows}
+        cells = [line.model, *([line.split] if by_split else [])]
+        cells.append(str(len(line.rows[0].results)))
+        lines.append([*cells, *(_cell(rows.get(group)) for group in table.groups)])
+    about = f"{table.measure[0].upper()}{table.measure[1:]}; {over} ({how}):"
+    return f"## {table.experiment}, {summary.title}\n\n{about}\n\n{markdown_table(lines)}"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    deviation = "" if row.deviation is None else f" ± {shown(row.measure, row.deviation)}"
+    return f"{shown(row.measure, row.mean)}{deviation}" + (
+        "" if row.paper is None else f" ({row.paper:g})"
+    )
+
+
 def _section(group: Group) -> str:
     parts = [f"## {group.title}", f"`{called(group)}`", _runs(group)]
     evaluations = group.evaluations()
-    parts += [_results(one[0].asked, group.rows(one, by_group=True)) for one in evaluations]
+    parts += [
+        _results(one[0].asked, measure, group.rows_of(one, measure))
+        for one in evaluations
+        for measure in one[0].measures()
+    ]
     if not evaluations:
         parts.append("Not evaluated yet.")
     return "\n\n".join(parts)
@@ -44,7 +81,7 @@ def called(group: Group) -> str:
     """A command that makes the runs."""
     record = group.first
     name = record.experiment if record.experiment in known() else Path(record.experiment).name
-    words = [PROGRAM_NAME, "train", name, *_data(group.experiment, Path(record.data.folder).name)]
+    words = [PROGRAM_NAME, "train", name, *_data(group.experiment, record.data)]
     words += ["--models", record.model, "--size", record.size]
     if record.without:
         words += ["--without", record.without]
@@ -54,17 +91,18 @@ def called(group: Group) -> str:
     return shlex.join([*words, *(["--", *option_words(record.options)] if record.options else [])])
 
 
-def _data(experiment: Experiment, folder: str) -> list[str]:
-    """The split, where the folder is called as `sut-experiment prepare` calls it."""
-    for split in experiment.prepare:
-        if folder_of(experiment, split).name == folder:
-            return [] if len(experiment.prepare) == 1 else ["--split", split]
+def _data(experiment: Experiment, data: Data) -> list[str]:
+    """The split, where data are drawn or the folder is called as `sut-experiment prepare` does."""
+    folder = Path(data.folder).name
+    for split in experiment.splits:
+        if folder_of(experiment, split).name == folder or (not folder and split == data.split):
+            return [] if len(experiment.splits) == 1 else ["--split", split]
     return ["--data", folder]
 
 
 def _runs(group: Group) -> str:
     header = ("run", "seed", "length", "training", "code", "data", "machine", "date")
-    return _table([header, *(_run(run, record) for run, record in group.runs.items())])
+    return markdown_table([header, *(_run(run, record) for run, record in group.runs.items())])
 
 
 def _run(run: Path, record: Record) -> tuple[str, ...]:
@@ -82,9 +120,9 @@ def _run(run: Path, record: Record) -> tuple[str, ...]:
     )
 
 
-def _results(asked: Asked, rows: Sequence[Row]) -> str:
+def _results(asked: Asked, measure: str, rows: Sequence[Row]) -> str:
     by = next((row.by for row in rows if row.by), None)
-    seeds = list(rows[0].percent)
+    seeds = list(rows[0].results)
     several = len(seeds) > 1
     header = [by or "group"]
     if any(row.sentences for row in rows):
@@ -98,13 +136,13 @@ def _results(asked: Asked, rows: Sequence[Row]) -> str:
         line = [row.group]
         if "sentences" in header:
             line.append(f"{row.sentences:,}" if row.sentences else "")
-        line += [f"{percent:.2f}" for percent in row.percent.values()]
+        line += [shown(measure, result) for result in row.results.values()]
         if several:
-            line += [f"{row.mean:.2f}", f"{row.deviation:.2f}"]
+            line += [shown(measure, row.mean), shown(measure, row.deviation or 0.0)]
         if paper:
             line.append("" if row.paper is None else f"{row.paper:g}")
         lines.append(line)
-    return f"{_how(asked)}, in per cent:\n\n{_table(lines)}"
+    return f"{_how(asked)}, {MEASURES[measure]}:\n\n{markdown_table(lines)}"
 
 
 def _how(asked: Asked) -> str:
@@ -123,7 +161,7 @@ def _how(asked: Asked) -> str:
     return ", ".join(words)
 
 
-def _table(lines: Sequence[Sequence[str]]) -> str:
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     head, *body = lines
     rule = ["---"] * len(head)
     cells = [[cell.replace("|", "\\|") for cell in line] for line in (head, rule, *body)]

@@ -13,10 +13,10 @@ from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations, usua
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.reading import read
 from sut_fairseq.experiments.records import Record, read_record
-from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.schema import Experiment, shown
 
 COLUMNS = (
-    *("data", "split", "model", "size", "subset", "group", "first run", "seeds", "each"),
+    *("data", "split", "model", "size", "subset", "group", "measure", "first run", "seeds", "each"),
     *("mean", "deviation", "paper"),
 )
 
@@ -26,30 +26,32 @@ class Row:
     """Results on one group of sentences.
 
     Attributes:
+        measure: which result, a key of `MEASURES`.
         subset: which set.
         by: column that makes the groups, if any.
         group: which of them.
         sentences: how many; None where that is not counted.
-        percent: by seed.
+        results: by seed.
         paper: the paper's number, if it has one.
     """
 
+    measure: str
     subset: str
     by: str | None
     group: str
     sentences: int | None
-    percent: dict[int, float]
+    results: dict[int, float]
     paper: float | None
 
     @property
     def mean(self) -> float:
         """Of all seeds."""
-        return statistics.fmean(self.percent.values())
+        return statistics.fmean(self.results.values())
 
     @property
     def deviation(self) -> float | None:
         """Of a sample; None for a single seed."""
-        values = list(self.percent.values())
+        values = list(self.results.values())
         return statistics.stdev(values) if len(values) > 1 else None
 
 
@@ -103,29 +105,40 @@ class Group:
         return [self._evaluation(run, subset) for run in self.runs]
 
     def rows(self, evaluated: Sequence[Evaluated], by_group: bool) -> list[Row]:
-        """Results on all sentences, or group by group and then all.
+        """Results on all sentences, or group by group and then all, measure by measure.
 
         Args:
             evaluated: by run.
             by_group: whether groups have rows of their own.
         """
+        return [
+            row
+            for measure in evaluated[0].measures()
+            for row in self.rows_of(evaluated, measure, by_group)
+        ]
+
+    def rows_of(
+        self, evaluated: Sequence[Evaluated], measure: str, by_group: bool = True
+    ) -> list[Row]:
+        """The rows of one measure; arguments as of `rows`."""
         asked = evaluated[0].asked
         paper: dict[str, float] = {}
-        if asked.plain:
+        if asked.plain and measure == evaluated[0].measures()[0]:
             data, model = evaluated[0].data, self.first.model
             paper = published(self.experiment, data, asked.subset, model, asked.by)
-        results = [one.percent() for one in evaluated]
+        results = [one.values(measure) for one in evaluated]
         groups = [name for name in results[0] if all(name in result for result in results)]
         if ALL in groups and not by_group:
             groups = [ALL]
         sentences = evaluated[0].sentences()
         return [
             Row(
+                measure=measure,
                 subset=asked.subset,
                 by="alpha_threshold" if asked.thresholds else asked.by,
                 group=group,
                 sentences=sentences.get(group),
-                percent={
+                results={
                     one.seed: result[group] for one, result in zip(self.runs.values(), results)
                 },
                 paper=paper.get(group),
@@ -143,11 +156,11 @@ class Group:
                 zip(
                     COLUMNS,
                     (
-                        *(*about, subset, row.group, next(iter(self.runs)).name),
-                        " ".join(map(str, row.percent)),
-                        " ".join(f"{percent:.2f}" for percent in row.percent.values()),
-                        f"{row.mean:.2f}",
-                        "" if row.deviation is None else f"{row.deviation:.2f}",
+                        *(*about, subset, row.group, row.measure, next(iter(self.runs)).name),
+                        " ".join(map(str, row.results)),
+                        " ".join(shown(row.measure, one) for one in row.results.values()),
+                        shown(row.measure, row.mean),
+                        "" if row.deviation is None else shown(row.measure, row.deviation),
                         "" if row.paper is None else f"{row.paper:g}",
                     ),
                 )

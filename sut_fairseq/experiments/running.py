@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import queue
+import signal
 import subprocess
 import threading
 import time
@@ -15,10 +16,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance, records
 from sut_fairseq.experiments.commands import Machine, Training, plan, program
 from sut_fairseq.experiments.progress import Progress
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import LOG, Record, Session
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice
@@ -26,6 +29,18 @@ from sut_fairseq.experiments.settings import Choice
 PROGRAM_NAME = "sut-experiment"
 Say = Callable[[str], None]
 _POLL = 0.2  # seconds between looks at a log
+
+
+class ToldToStop(SystemExit):
+    """This process was told to stop by a signal; it ends once its trainings have saved.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(UNFINISHED)
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,7 @@ class Run:
         called: how the record calls the experiment: by its name or the path of its file.
         choice: which model, size and so on.
         seed: of the training.
-        data: prepared folder.
+        data: what it is trained on.
         folder: of the run.
     """
 
@@ -45,7 +60,7 @@ class Run:
     called: str
     choice: Choice
     seed: int
-    data: Path
+    data: Data
     folder: Path
 
     def trainings(self, machine: Machine) -> list[Training]:
@@ -85,6 +100,7 @@ class Trainer:
         Raises:
             InputError: before anything runs, if a folder holds a run of other settings; at the end,
                 if trainings failed.
+            ToldToStop: if trainings were.
         """
         for run in runs:
             self._prepare(run)
@@ -95,6 +111,8 @@ class Trainer:
         sentences = [failure for failure in failures if failure]
         if sentences:
             raise InputError("; ".join(sentences))
+        if self._stopped.is_set():
+            raise ToldToStop  # the trainings were, not this process
 
     def _side_by_side(self, runs: Sequence[Run]) -> list[str]:
         with ThreadPoolExecutor(self._jobs) as pool:
@@ -102,12 +120,12 @@ class Trainer:
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
                 return [future.result() for future in futures]
-            except BaseException:
+            except BaseException as end:
                 self._stopped.set()
                 for future in futures:
                     future.cancel()
                 for process in list(self._processes):
-                    process.terminate()
+                    _tell(process, end)
                 raise
 
     def _prepare(self, run: Run) -> Record:
@@ -117,7 +135,6 @@ class Trainer:
             InputError: if the folder holds another run.
         """
         settings = {one.name: one.settings for one in run.trainings(self._machine)}
-        data = provenance.describe_data(run.data)
         if not (run.folder / records.RECORD).exists():
             run.folder.mkdir(parents=True, exist_ok=True)
             chosen = run.choice
@@ -129,7 +146,7 @@ class Trainer:
                 seed=run.seed,
                 updates=chosen.updates,
                 options=dict(chosen.own),
-                data=data,
+                data=run.data,
                 trainings=settings,
             )
             records.write_record(run.folder, record)
@@ -141,7 +158,7 @@ class Trainer:
             raise InputError(
                 f"{run.folder} holds a run of other settings: {what}; choose another --out."
             )
-        if record.data.digest != data.digest:
+        if record.data.digest != run.data.digest:
             raise InputError(
                 f"{run.folder} holds a run on other data ({record.data.folder}): choose another "
                 "--out."
@@ -157,7 +174,7 @@ class Trainer:
             with _locked(run.folder) as lock:
                 for training in run.trainings(self._machine):
                     failure = self._stage(run, training, device, lock)
-                    if failure:
+                    if failure or self._stopped.is_set():
                         return failure
         except InputError as error:
             return str(error)
@@ -166,7 +183,10 @@ class Trainer:
         return ""
 
     def _stage(self, run: Run, training: Training, device: int, lock: int) -> str:
-        """Run one training unless it is finished; returns why it failed, or nothing."""
+        """Run one training unless it is finished; returns why it failed, or nothing.
+
+        One that was told to stop has not failed; it stops the others.
+        """
         record = records.read_record(run.folder)
         what = f"{run.choice.model}, seed {run.seed}"
         if training.name:
@@ -185,29 +205,33 @@ class Trainer:
         )
         past = [_closed(run.folder, one) for one in record.sessions]
         records.write_record(run.folder, replace(record, sessions=[*past, session]))
-        self._say(f"training {what} on {run.data} (log: {log})")
-        start = records.now()
-        status = None
+        on = run.data.folder or " ".join(["data drawn for", run.data.dataset, run.data.split])
+        self._say(f"training {what} on {on.rstrip()} (log: {log})")
+        start, written = records.now(), log.stat().st_size if log.exists() else 0
+        process = self._start(training.command(), log, device, lock)
         try:
-            status = self._call(training.command(), log, training.updates, device, lock)
+            self._wait_for(process, log, written, training.updates)
         finally:
             end = records.now()
             session = replace(
                 session,
                 ended=end.isoformat(timespec="seconds"),
                 seconds=round((end - start).total_seconds(), 1),
-                outcome=_outcome(status),
+                outcome=_outcome(process.returncode),
             )
             records.write_record(run.folder, replace(record, sessions=[*past, session]))
-        if status:
+        if process.returncode == UNFINISHED:
+            self._stopped.set()
+            return ""
+        if process.returncode:
             return f"the training of {what} failed; {log} ends: {_last_line(log)}"
         self._say(f"trained {what} in {session.seconds:,.0f} s")
         return ""
 
-    def _call(
-        self, command: list[str], log: Path, updates: int | None, device: int, lock: int
-    ) -> int:
-        """Run fairseq-train; its output goes to the log, from which the progress is read.
+    def _start(
+        self, command: list[str], log: Path, device: int, lock: int
+    ) -> subprocess.Popen[bytes]:
+        """Start fairseq-train; its output is added to the log.
 
         It inherits the lock: should this process be killed, nobody trains in the folder beside it.
         """
@@ -215,8 +239,7 @@ class Trainer:
         if self._jobs > 1 and self._machine.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = str(device)
         with open(log, "a", encoding="utf-8") as file:
-            written = file.tell()
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [*self._launcher, *program(command[0]), *command[1:]],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -224,26 +247,44 @@ class Trainer:
                 stderr=subprocess.STDOUT,
                 pass_fds=(lock,),
             )
+
+    def _wait_for(
+        self, process: subprocess.Popen[bytes], log: Path, written: int, updates: int | None
+    ) -> None:
+        """Wait for the end of fairseq-train, and show its progress if it is the only one.
+
+        If this process is told to stop, so is that one, and has the time to save.
+        """
         self._processes.add(process)
         try:
-            if self._jobs > 1:
-                return process.wait()
-            with Progress(updates) as progress:
-                _follow(process, log, written, progress)
-            return process.wait()
-        except BaseException:
-            process.terminate()
+            if self._stopped.is_set():  # after the others had been told
+                process.terminate()
+            if self._jobs == 1:
+                with Progress(updates) as progress:
+                    _follow(process, log, written, progress)
+            process.wait()
+        except BaseException as end:
+            _tell(process, end)
             process.wait()
             raise
         finally:
             self._processes.discard(process)
 
 
+def _tell(process: subprocess.Popen[bytes], end: BaseException) -> None:
+    """Tell a training to stop, by the signal that told this process so.
+
+    Launchers differ: srun passes SIGUSR1 on and ends its processes after SIGTERM, torchrun passes
+    SIGTERM on and dies of SIGUSR1.
+    """
+    process.send_signal(end.number if isinstance(end, ToldToStop) else signal.SIGTERM)
+
+
 def _outcome(status: int | None) -> str:
     """What became of a process, by its exit status; None: nobody waited for it."""
-    if status == 0:
-        return "finished"
-    return "killed" if status is None or status < 0 else "failed"
+    if status is None or status < 0:
+        return "killed"
+    return {0: "finished", UNFINISHED: "interrupted"}.get(status, "failed")
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Progress) -> None:

@@ -15,6 +15,26 @@ Value = str | int | float | bool | None
 Settings = dict[str, Value]
 """Options of fairseq-train without their dashes, and their values; values may be formulas."""
 
+MEASURES = {
+    "percent": "in per cent",
+    "before_eos": "right before `<eos>`, in per cent",
+    "attention_loss": "attention loss, in squared source words",
+    "absolute_error": "mean absolute error",
+}
+"""Columns of evaluations that tables are made of, and what they say."""
+
+LESS_IS_BETTER = frozenset({"attention_loss", "absolute_error"})
+"""Those of `MEASURES` that are losses."""
+
+DECIMALS = {"absolute_error": 3}
+"""How many of them tables show; 2 of all other measures."""
+
+
+def shown(measure: str, number: float) -> str:
+    """A result as tables show it."""
+    return f"{number:.{DECIMALS.get(measure, 2)}f}"
+
+
 Rows = dict[str, Settings]
 """Settings by model: a key is one or more names or patterns such as `*_act`."""
 
@@ -52,8 +72,9 @@ class Ablation:
 class Evaluation:
     """How a run is evaluated."""
 
-    kind: str = "groups"  # or `translation`
+    kind: str = "groups"  # or `translation`, `regression`
     subset: str = "test"
+    checkpoint: str = "best"  # or `last`, which `groups` can have
     by: str | None = None
     search_options: list[str] = field(default_factory=list)
     best: int = 5
@@ -63,13 +84,61 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A table of a paper: numbers in per cent by model, and by group of the column `by`."""
+    """A table of a paper: numbers by model, and by group of the column `by`.
+
+    They are of the first measure of an evaluation: in per cent, or errors.
+    """
 
     table: str
     numbers: dict[str, float | dict[str, float]]
     split: str = ""
     subset: str = "test"
     by: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A table or figure of a paper that puts several models, or several data, side by side.
+
+    Attributes:
+        title: what the paper calls it.
+        measure: column of the evaluations that it shows.
+        splits: data that it shows.
+        models: which ones; all if left out.
+        mean_of_splits: one row for each model, the mean over the data.
+        numbers: those of the paper by row (a model, or `model (split)` for one of several splits)
+            and group.
+    """
+
+    title: str
+    measure: str = "percent"
+    splits: list[str]
+    models: list[str] | None = None
+    mean_of_splits: bool = False
+    numbers: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A row of the first table of the results: whether a number of the paper is reached.
+
+    Attributes:
+        shows: the row's words, such as `turn left, UT`.
+        model, split, group: which result; the group `all` is the whole set.
+        measure: which number, a key of `MEASURES`.
+        paper: the paper's number; None where no paper has one.
+        bar: what ours has to reach, or to stay at or below where less is better.
+        budget: size and length of the paper's training, in words.
+    """
+
+    shows: str
+    model: str
+    split: str = ""
+    group: str = "all"
+    measure: str = "percent"
+    paper: float | None = None
+    bar: float
+    budget: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +153,7 @@ class Document:
     time: str | None = None
     dataset: str | None = None
     prepare: dict[str, str] | None = None
+    generate: dict[str, Settings] | None = None
     task: str | None = None
     models: dict[str, str] | None = None
     settings: Settings = field(default_factory=dict)
@@ -93,6 +163,8 @@ class Document:
     metric: str | None = None
     evaluation: Evaluation | None = None
     published: list[Published] | None = None
+    summaries: list[Summary] | None = None
+    claims: list[Claim] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +178,7 @@ class Experiment:
             extends, so the experiment's own is the last one.
         models: what each model is; the first one is the default.
         prepare: arguments of `sut-prepare` by split; the first one is the default.
+        generate: where the task draws its data itself, its options by split; no folder then.
         sizes, ablations: by name, as the last file has them that names them; without settings.
 
     The other attributes are those of the last file that has them.
@@ -121,6 +194,7 @@ class Experiment:
     time: str
     dataset: str
     prepare: dict[str, str]
+    generate: dict[str, Settings]
     task: str
     models: dict[str, str]
     sizes: dict[str, Size]
@@ -128,3 +202,10 @@ class Experiment:
     metric: str
     evaluation: Evaluation
     published: list[Published]
+    summaries: list[Summary]
+    claims: list[Claim]
+
+    @property
+    def splits(self) -> list[str]:
+        """The data that there are, prepared or drawn; the first ones are the default."""
+        return list(self.prepare or self.generate)

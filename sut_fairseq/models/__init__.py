@@ -1,1 +1,36 @@
-"""fairseq models: thin classes around the modules, and the only readers of a config."""
+"""fairseq models: thin classes around the modules, and the only readers of a config.
+
+`from sut_fairseq.models import UniversalTransformerModel` imports the class when it is asked for:
+importing the package must not build any model.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sut_fairseq.models.encoder_classifier import EncoderClassifier
+    from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
+    from sut_fairseq.models.recurrent_translation import RecurrentTranslationModel
+    from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+
+_MODULES = {
+    "EncoderClassifier": "encoder_classifier",
+    "RecurrentClassifier": "recurrent_classifier",
+    "RecurrentTranslationModel": "recurrent_translation",
+    "UniversalTransformerModel": "universal_transformer",
+}
+
+__all__ = [
+    "EncoderClassifier",
+    "RecurrentClassifier",
+    "RecurrentTranslationModel",
+    "UniversalTransformerModel",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -13,24 +13,29 @@ from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._kinds import (
     ATTENTION,
     BLOCKS,
+    CROSS_ATTENTION,
     DISTRIBUTIONS,
     FEED_FORWARD,
     HALTING,
     POSITIONS,
 )
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.stack import Stack
 
 Name = Literal["encoder", "decoder"]
 
 
-def build_stack(config: UniversalTransformerConfig, name: Name) -> Stack:
+def build_stack(
+    config: UniversalTransformerConfig, name: Name, *, reads_encoder: bool = True
+) -> Stack:
     """Build the encoder's or the decoder's stack.
 
     Args:
         config: the model's options.
-        name: which stack; the decoder's is causal and has cross-attention.
+        name: which stack; the decoder's is causal.
+        reads_encoder: whether the decoder's has cross-attention.
 
     Raises:
         InputError: if an option has a value that is not allowed.
@@ -38,24 +43,38 @@ def build_stack(config: UniversalTransformerConfig, name: Name) -> Stack:
     side = _side(config, name)
     _check_halting(config, side)
     build_halting = HALTING.builder(f"{name}_halting", side.halting)
-    build_attention = ATTENTION.builder("attention_kind", config.attention_kind)
     build_block = BLOCKS.builder(f"{name}_block", side.block)
-    _check_experts("attention", config.attention_experts, config.attention_top_k)
     _check_experts("ffn", config.ffn_experts, config.ffn_top_k)
-    own = build_attention(config, side, _self_attention_core(config, side), side.embed_dim)
+    own = build_self_attention(config, side)
     cross = None
-    if name == "decoder":
-        core = AttentionCore(dropout=config.attention_dropout)
+    if name == "decoder" and reads_encoder:
+        build_attention = ATTENTION.builder("attention_kind", config.attention_kind)
+        core = _cross_attention_core(config, side)
         cross = build_attention(config, side, core, side.source_dim)
     block = build_block(config, side, own, cross, _feed_forward(config, side))
+    halting = build_halting(config, side)
+    if side.num_steps == 1 and not halting.predicts_first_step:
+        # It is never asked; data-parallel training would wait for its gradients.
+        halting.requires_grad_(False)
     return Stack(
         block,
         side.num_steps,
-        halting=build_halting(config, side),
+        halting=halting,
         final_norm=nn.LayerNorm(side.embed_dim) if side.pre_norm else None,
         checkpoint_activations=config.checkpoint_activations,
         layout=str(config.token_layout),
     )
+
+
+def build_self_attention(config: UniversalTransformerConfig, side: Side) -> Attention:
+    """Build the kind of self-attention that the options name.
+
+    Raises:
+        InputError: if an option has a value that is not allowed.
+    """
+    build_attention = ATTENTION.builder("attention_kind", config.attention_kind)
+    _check_experts("attention", config.attention_experts, config.attention_top_k)
+    return build_attention(config, side, _self_attention_core(config, side), side.embed_dim)
 
 
 def decoder_embed_dim(config: UniversalTransformerConfig) -> int:
@@ -70,30 +89,34 @@ def _side(config: UniversalTransformerConfig, name: Name) -> Side:
 
     embed_dim = own_or_encoder("embed_dim")
     num_heads = own_or_encoder("attention_heads")
-    check(num_heads >= 1, f"{name}_attention_heads", "at least 1", num_heads)
-    head_dim = config.attention_head_dim
-    if head_dim is None:
-        check(
-            embed_dim % num_heads == 0,
-            f"{name}_embed_dim",
-            f"a multiple of `{name}_attention_heads` ({num_heads}) unless "
-            "`attention_head_dim` is given",
-            embed_dim,
-        )
-        head_dim = embed_dim // num_heads
-    check(head_dim >= 1, "attention_head_dim", "at least 1", head_dim)
     return Side(
         name=name,
         embed_dim=embed_dim,
         source_dim=config.encoder_embed_dim,
         num_steps=getattr(config, f"{name}_layers"),
         num_heads=num_heads,
-        head_dim=head_dim,
+        head_dim=head_dim(config.attention_head_dim, embed_dim, num_heads, name),
         hidden_dim=own_or_encoder("ffn_embed_dim"),
         block=str(getattr(config, f"{name}_block")),
         pre_norm=getattr(config, f"{name}_normalize_before"),
         halting=str(getattr(config, f"{name}_halting")),
     )
+
+
+def head_dim(given: int | None, embed_dim: int, num_heads: int, name: Name) -> int:
+    """Size of a head: what is given, or as large as the heads of a state can be.
+
+    Raises:
+        InputError: naming the options of the stack `name`, if the heads do not fit into the state.
+    """
+    check(num_heads >= 1, f"{name}_attention_heads", "at least 1", num_heads)
+    if given is None:
+        requirement = f"a multiple of `{name}_attention_heads` ({num_heads}) unless "
+        requirement += "`attention_head_dim` is given"
+        check(embed_dim % num_heads == 0, f"{name}_embed_dim", requirement, embed_dim)
+        return embed_dim // num_heads
+    check(given >= 1, "attention_head_dim", "at least 1", given)
+    return given
 
 
 def _check_halting(config: UniversalTransformerConfig, side: Side) -> None:
@@ -129,6 +152,16 @@ def _self_attention_core(config: UniversalTransformerConfig, side: Side) -> Atte
         dropout=config.attention_dropout,
         causal=side.causal,
     )
+
+
+def _cross_attention_core(config: UniversalTransformerConfig, side: Side) -> AttentionCore:
+    kind = str(config.cross_attention)
+    build_weights = CROSS_ATTENTION.builder("cross_attention", kind)
+    if config.attention_experts > 1 or config.attention_kind == "mixture":
+        # The heads of a mixture are other ones for each token: there is no gaze to follow.
+        allowed = "content with a mixture of attention experts, whose heads change by token"
+        check(kind == "content", "cross_attention", allowed, kind)
+    return AttentionCore(distribution=build_weights(config, side), dropout=config.attention_dropout)
 
 
 def _feed_forward(config: UniversalTransformerConfig, side: Side) -> FeedForward:

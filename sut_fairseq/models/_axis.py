@@ -9,10 +9,11 @@ from typing import Generic, Literal, TypeVar
 from sut_fairseq.errors import check_choice
 
 Build = TypeVar("Build")
+BuildOfKind = TypeVar("BuildOfKind", covariant=True)
 
 
 @dataclass(frozen=True)
-class Kind(Generic[Build]):
+class Kind(Generic[BuildOfKind]):
     """A kind and how it is built.
 
     Attributes:
@@ -21,7 +22,7 @@ class Kind(Generic[Build]):
     """
 
     help: str
-    build: Build
+    build: BuildOfKind
 
 
 class Axis(Generic[Build]):

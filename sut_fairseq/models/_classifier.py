@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq.models import BaseFairseqModel
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq.errors import InputError
+from sut_fairseq.models._pretrained import Pretrained
 
 
-class Classifier(BaseFairseqModel):
+class Classifier(Pretrained):
     """A model whose `forward` returns `(scores, extra)`, scores `(batch, num_labels)`."""
 
     def __init__(self, max_positions: tuple[int, int]) -> None:

@@ -13,7 +13,7 @@ from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from sut_fairseq.models import _kinds
-from sut_fairseq.modules.attention.compositional import VALUE_SCORES
+from sut_fairseq.modules.attention.compositional import VALUE_MATRICES, VALUE_SCORES
 from sut_fairseq.modules.routing.experts import BACKENDS
 from sut_fairseq.modules.tokens import LAYOUTS
 
@@ -22,8 +22,8 @@ from sut_fairseq.modules.tokens import LAYOUTS
 
 
 @dataclass
-class EmbeddingOptions(FairseqDataclass):
-    """Token and position embeddings."""
+class TokenOptions(FairseqDataclass):
+    """Token embeddings of a translation model, and how many tokens there may be."""
 
     encoder_embed_dim: int = field(default=512, metadata={"help": "size of a source token's state"})
     decoder_embed_dim: Optional[int] = field(
@@ -37,20 +37,26 @@ class EmbeddingOptions(FairseqDataclass):
     )
     separate_embeddings: bool = field(
         default=False,
-        metadata={"help": "share nothing, whatever the architecture says (two dictionaries)"},
+        metadata={"help": "share no embeddings, whatever the architecture sets (two dictionaries)"},
     )
     share_decoder_input_output_embed: bool = field(
         default=False, metadata={"help": "one embedding for target and output projection"}
     )
-    no_token_positional_embeddings: bool = field(
-        default=False,
-        metadata={"help": "no absolute positions; leaves relative ones (length generalisation)"},
-    )
     max_source_positions: int = field(
-        default=1024, metadata={"help": "greatest number of tokens in a source sentence"}
+        default=1024, metadata={"help": "longest source sentence, in tokens"}
     )
     max_target_positions: int = field(
-        default=1024, metadata={"help": "greatest number of tokens in a target sentence"}
+        default=1024, metadata={"help": "longest target sentence, in tokens"}
+    )
+
+
+@dataclass
+class EmbeddingOptions(TokenOptions):
+    """Token and position embeddings."""
+
+    no_token_positional_embeddings: bool = field(
+        default=False,
+        metadata={"help": "no absolute positions, only relative ones (length generalisation)"},
     )
 
 
@@ -72,10 +78,10 @@ class DepthOptions(FairseqDataclass):
         default=0.0, metadata={"help": "share of a data router's gates closed in training"}
     )
     encoder_layers: int = field(
-        default=6, metadata={"help": "number of steps the encoder block runs; may be overridden"}
+        default=6, metadata={"help": "number of encoder steps; can be changed after training"}
     )
     decoder_layers: int = field(
-        default=6, metadata={"help": "number of steps the decoder block runs; may be overridden"}
+        default=6, metadata={"help": "number of decoder steps; can be changed after training"}
     )
     encoder_normalize_before: bool = field(
         default=False, metadata={"help": "layer norm before each encoder sublayer, not after"}
@@ -87,7 +93,7 @@ class DepthOptions(FairseqDataclass):
     token_layout: ChoiceEnum(list(LAYOUTS)) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "how padded and halted tokens are left out: compact drops them, masked keeps "
+            "help": "how padded and halted tokens are skipped: compact drops them, masked keeps "
             "all shapes constant (for torch.compile); all give the same result"
         },
     )
@@ -131,18 +137,43 @@ class AttentionOptions(FairseqDataclass):
         default="dot-product",
         metadata={"help": "how searches score what they retrieve (compositional)"},
     )
+    attention_value_matrices: ChoiceEnum(list(VALUE_MATRICES)) = field(  # type: ignore[valid-type]
+        default="shared",
+        metadata={
+            "help": "whether all searches retrieve with the same matrices (the paper's equations) "
+            "or each with as many of its own (compositional)"
+        },
+    )
+    attention_value_dim: Optional[int] = field(
+        default=None, metadata={"help": "size of a value (compositional; default: that of a head)"}
+    )
+    attention_biases: ChoiceEnum(list(_kinds.ATTENTION_BIASES)) = field(  # type: ignore[valid-type]
+        default="none",
+        metadata={
+            "help": "which projections of attention have biases: none; value-scores, those of "
+            "retrieval queries (compositional); all (multihead, compositional)"
+        },
+    )
     attention_distribution: ChoiceEnum(list(_kinds.DISTRIBUTIONS)) = field(  # type: ignore[valid-type]
         default="softmax", metadata={"help": _kinds.DISTRIBUTIONS.help}
     )
     attention_positions: ChoiceEnum(list(_kinds.POSITIONS)) = field(  # type: ignore[valid-type]
         default="window", metadata={"help": _kinds.POSITIONS.help}
     )
+    cross_attention: ChoiceEnum(list(_kinds.CROSS_ATTENTION)) = field(  # type: ignore[valid-type]
+        default="content", metadata={"help": _kinds.CROSS_ATTENTION.help}
+    )
+    location_hidden_size: int = field(
+        default=64,
+        metadata={"help": "state of the GRU that moves cross-attention (location, mix)"},
+    )
     attention_query_dropout: float = field(
         default=0.0,
         metadata={"help": "dropout of queries (transformer-xl, absolute-relative, direction)"},
     )
     attention_window: int = field(
-        default=64, metadata={"help": "greatest relative offset told apart, in tokens (window)"}
+        default=64,
+        metadata={"help": "largest relative offset that is distinguished, in tokens (window)"},
     )
     attention_buckets: int = field(default=32, metadata={"help": "number of buckets (buckets)"})
     attention_max_distance: int = field(
@@ -207,7 +238,7 @@ class HaltingOptions(FairseqDataclass):
     )
     halting_epsilon: float = field(
         default=0.01,
-        metadata={"help": "what ACT may leave of a token's halting probability, in (0, 1)"},
+        metadata={"help": "ACT halts a token once its halting probability reaches 1 minus this"},
     )
     halting_dropout: Optional[float] = field(
         default=None,

@@ -9,6 +9,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from sut_fairseq.errors import InputError
+from sut_fairseq.models._config import TokenOptions
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.positions import SinusoidalPositions
 
@@ -49,10 +50,60 @@ def token_embedding(dictionary: Dictionary, embed_dim: int) -> nn.Embedding:
     return embedding
 
 
+def token_embeddings(
+    options: TokenOptions,
+    source: Dictionary,
+    target: Dictionary,
+    *,
+    target_dim: int,
+    output_dim: int,
+) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
+    """Source embedding, target embedding and output projection, tied as the options say.
+
+    Args:
+        options: a translation model's.
+        source, target: the dictionaries.
+        target_dim: size of a target token's embedding.
+        output_dim: size of what the output projection reads; `target_dim` where it is tied.
+
+    Raises:
+        InputError: if they cannot be tied.
+    """
+    source_tokens = token_embedding(source, options.encoder_embed_dim)
+    share_all = options.share_all_embeddings and not options.separate_embeddings
+    if share_all:
+        if source != target:
+            raise InputError(
+                "`share_all_embeddings` needs one dictionary for both languages, but the data has "
+                "two: preprocess with --joined-dictionary (parallel_text.sh: --joined), or train "
+                "with --separate-embeddings."
+            )
+        if options.encoder_embed_dim != target_dim:
+            raise InputError(
+                "`share_all_embeddings` needs equal sizes, but `encoder_embed_dim` is "
+                f"{options.encoder_embed_dim} and `decoder_embed_dim` is {target_dim}."
+            )
+        target_tokens = source_tokens
+    else:
+        target_tokens = token_embedding(target, target_dim)
+    projection = nn.Linear(output_dim, len(target), bias=False)
+    if ties_output(options):
+        projection.weight = target_tokens.weight
+    else:
+        nn.init.normal_(projection.weight, std=output_dim**-0.5)
+    return source_tokens, target_tokens, projection
+
+
+def ties_output(options: TokenOptions) -> bool:
+    """Whether the output projection is the target embedding."""
+    shared = options.share_all_embeddings or options.share_decoder_input_output_embed
+    return shared and not options.separate_embeddings
+
+
 def check_precision(parameter: Tensor) -> None:
-    """fairseq's --fp16 and --bf16 convert the parameters, which the CPU does not fully support."""
-    if parameter.device.type == "cpu" and parameter.dtype in (torch.float16, torch.bfloat16):
+    """fairseq's --fp16 converts the parameters, which the CPU does not fully support."""
+    if parameter.device.type == "cpu" and parameter.dtype == torch.float16:
         raise InputError(
-            f"the model is on the CPU with {parameter.dtype} parameters, but --fp16 and --bf16 "
-            "need a GPU: drop the flag, and it runs in float32."
+            "the model is on the CPU with torch.float16 parameters, but --fp16 needs a GPU: drop "
+            "the flag, and it runs in float32."
         )

@@ -12,10 +12,12 @@ from torch import nn
 
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._axis import Axis, Kind, Side
-from sut_fairseq.modules.attention.compositional import CompositionalAttention
+from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions.gaze import MovingGaze
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.attention.distributions.others import OthersSoftmax
 from sut_fairseq.modules.attention.distributions.softmax import Softmax
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.mixture import MixtureAttention
@@ -27,7 +29,6 @@ from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.attention.positions.interface import Scores
 from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
-from sut_fairseq.modules.attention.retrieve import EveryValue
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.feedforward import Activation, DenseFeedForward, FeedForward
@@ -121,6 +122,10 @@ def _softmax(config: Config, side: Side) -> Distribution:
     return Softmax()
 
 
+def _others(config: Config, side: Side) -> Distribution:
+    return OthersSoftmax()
+
+
 def _geometric(config: Config, side: Side) -> Distribution:
     return Geometric(causal=side.causal)
 
@@ -128,13 +133,36 @@ def _geometric(config: Config, side: Side) -> Distribution:
 DISTRIBUTIONS: Axis[Callable[[Config, Side], Distribution]] = Axis(
     "weights of self-attention",
     {
-        "softmax": Kind("all keys share 1", _softmax),
+        "softmax": Kind("weights of all keys sum to 1", _softmax),
+        "others": Kind("weights of all keys but the token's own sum to 1", _others),
         "geometric": Kind("the closest match", _geometric),
     },
 )
 
 
+# Cross-attention: where it looks.
+
+
+def _location_gaze(config: Config, side: Side) -> MovingGaze:
+    return MovingGaze(side.head_dim, config.location_hidden_size, mixes=False)
+
+
+def _mixed_gaze(config: Config, side: Side) -> MovingGaze:
+    return MovingGaze(side.head_dim, config.location_hidden_size, mixes=True)
+
+
+CROSS_ATTENTION: Axis[Callable[[Config, Side], Distribution | MovingGaze]] = Axis(
+    "where cross-attention looks",
+    {
+        "content": Kind("at keys that match", _softmax),
+        "location": Kind("by position, moving from target token to target token", _location_gaze),
+        "mix": Kind("by position and by content", _mixed_gaze),
+    },
+)
+
+
 # Attention; `source_dim` is the size of the states attended to.
+ATTENTION_BIASES = ("none", "value-scores", "all")
 
 
 def _multihead(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
@@ -150,10 +178,21 @@ def _multihead(config: Config, side: Side, core: AttentionCore, source_dim: int)
         source_dim=source_dim,
         num_heads=side.num_heads,
         head_dim=side.head_dim,
+        bias=_biases(config, "multihead", ("none", "all")),
     )
 
 
+def _biases(config: Config, kind: str, allowed: tuple[str, ...]) -> bool:
+    """Whether all projections of attention have biases."""
+    biases = str(config.attention_biases)
+    check_choice("attention_biases", biases, ATTENTION_BIASES)
+    requirement = f"{' or '.join(allowed)} for `attention_kind` {kind}"
+    check(biases in allowed, "attention_biases", requirement, biases)
+    return biases == "all"
+
+
 def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    _biases(config, "mixture", ("none",))
     return MixtureAttention(
         core,
         router(config, side.embed_dim, "attention"),
@@ -168,17 +207,25 @@ def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -
 def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
     experts = config.attention_experts
     check(experts == 1, "attention_experts", "1 for `attention_kind` compositional", experts)
-    core.retrieve = EveryValue()
-    retrievals = config.attention_retrievals
+    given = config.attention_retrievals
+    num_retrievals = side.num_heads if given is None else given
+    matrices = str(config.attention_value_matrices)
+    core.retrieve = retrieval(num_retrievals, matrices)
+    value_dim = config.attention_value_dim
+    bias = _biases(config, "compositional", ATTENTION_BIASES)
     return CompositionalAttention(
         core,
         embed_dim=side.embed_dim,
         source_dim=source_dim,
         num_searches=side.num_heads,
         head_dim=side.head_dim,
-        num_retrievals=side.num_heads if retrievals is None else retrievals,
+        num_retrievals=num_retrievals,
+        value_dim=side.head_dim if value_dim is None else value_dim,
         retrieval_dim=config.attention_retrieval_dim,
+        value_matrices=matrices,
         value_scores=str(config.attention_value_scores),
+        score_bias=str(config.attention_biases) != "none",
+        bias=bias,
     )
 
 

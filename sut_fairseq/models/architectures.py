@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from fairseq.models import register_model_architecture
 
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 
 # Imported so that the model that the architectures belong to is registered first.
@@ -82,6 +82,18 @@ _TINY = dict(
     dropout=0.0,
 )
 
+# A Universal Transformer on SCAN's output-length cut-offs (Mittal et al., 2022, C.6).
+_LENGTH_CUT_OFFS = dict(
+    attention_positions="none",
+    encoder_embed_dim=128,
+    encoder_layers=3,
+    decoder_layers=3,
+    encoder_attention_heads=8,
+    encoder_ffn_embed_dim=256,
+    activation_fn="relu",
+    dropout=0.1,
+)
+
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "sut_base": dict(_SUT_WMT, attention_experts=24, ffn_experts=24),
     "sut_big": dict(_SUT_WMT, attention_experts=48, ffn_experts=48),
@@ -122,6 +134,13 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     ),
     # About as many parameters as sut_tiny, all of them used for each token.
     "ut_tiny": dict(_TINY, encoder_attention_heads=12, encoder_ffn_embed_dim=512),
+    "ut_scan": _LENGTH_CUT_OFFS,
+    "compositional_scan": dict(
+        _LENGTH_CUT_OFFS,
+        attention_kind="compositional",
+        attention_retrievals=4,
+        attention_retrieval_dim=32,
+    ),
     # What the Neural Data Router's authors left as future work: both sides route.
     "ndr_seq2seq": dict(
         DATA_ROUTER,
@@ -145,20 +164,30 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 }
 
 
-def _refuse_unusable_precision(arguments: Namespace) -> None:
-    """Say in a sentence what otherwise ends in a crash deep inside of fairseq's trainer.
+def _settle_precision(arguments: Namespace) -> None:
+    """Undo what fairseq gets wrong about precision, and refuse in a sentence what cannot work.
 
     Meant for the command line of fairseq-train, which holds these flags; the options of a model,
-    with which fairseq calls this too, do not.
+    with which fairseq calls this too, do not. fairseq's parser lets --bf16 imply --tpu, for which
+    the trainer then looks for torch_xla; everything else that it does with --bf16 (parameters in
+    bfloat16, copies of them in float32 in the optimizer, no loss scaling) needs no TPU.
     """
-    without_gpu = getattr(arguments, "cpu", False) or not torch.cuda.is_available()
-    if getattr(arguments, "fp16", False) and without_gpu:
-        raise InputError("--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.")
-    if getattr(arguments, "bf16", False) and find_spec("torch_xla") is None:
+    given = [f for f in ("fp16", "bf16", "amp", "autocast") if _is_on(arguments, f)]
+    if len(given) > 1:
+        flags = " and ".join(f"--{name}" for name in given)
         raise InputError(
-            "--bf16 makes fairseq look for a TPU through torch_xla, which is not installed: drop "
-            "--bf16; with a GPU, use --amp or --fp16 instead."
+            f"{flags} are different ways to compute in half precision: give one of them (with a "
+            "GPU for bfloat16: --autocast bfloat16)."
         )
+    without_gpu = getattr(arguments, "cpu", False) or not torch.cuda.is_available()
+    if "fp16" in given and without_gpu:
+        raise InputError("--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.")
+    if "bf16" in given and find_spec("torch_xla") is None:
+        arguments.tpu = False
+
+
+def _is_on(arguments: Namespace, flag: str) -> bool:
+    return getattr(arguments, flag, False) not in (False, None, "none")
 
 
 def register_architecture(model: str, name: str, options: dict[str, Any]) -> None:
@@ -166,8 +195,8 @@ def register_architecture(model: str, name: str, options: dict[str, Any]) -> Non
 
     @register_model_architecture(model, name)
     def fill_in(arguments: Namespace) -> None:
-        show_input_errors_as_sentences()
-        _refuse_unusable_precision(arguments)
+        prepare_process(arguments)
+        _settle_precision(arguments)
         for option, value in options.items():
             if not hasattr(arguments, option):
                 setattr(arguments, option, value)

@@ -13,7 +13,7 @@ from fairseq.models import register_model
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._assembly import build_stack
 from sut_fairseq.models._classifier import Classifier, num_labels
@@ -79,7 +79,7 @@ class EncoderClassifier(Classifier):
         Raises:
             ValueError: if an option has a value that is not allowed.
         """
-        show_input_errors_as_sentences()
+        prepare_process()
         cfg = EncoderClassifierConfig.complete(cfg)
         size = num_labels(task)
         embedding = Embedding(

@@ -11,14 +11,16 @@ from fairseq.models import register_model
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._embedding import check_precision
+from sut_fairseq.models._words import check_words, unread
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.recurrent.dnc import DNC
 from sut_fairseq.modules.recurrent.lstm import LSTM
 from sut_fairseq.modules.recurrent.memory import ExternalMemory
+from sut_fairseq.modules.words import Words
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -91,8 +93,7 @@ class RecurrentClassifier(Classifier):
         self.reader = reader
         self.dropout = Dropout(dropout)
         self.output_projection = nn.Linear(reader.output_dim, num_labels)
-        ends = () if boundary_tokens else (dictionary.bos(), dictionary.eos())
-        self.unread = (dictionary.pad(), *ends)
+        self.unread = unread(dictionary, boundary_tokens=boundary_tokens)
 
     @classmethod
     def build_model(
@@ -103,7 +104,7 @@ class RecurrentClassifier(Classifier):
         Raises:
             ValueError: if an option has a value that is not allowed.
         """
-        show_input_errors_as_sentences()
+        prepare_process()
         size = num_labels(task)
         kind = str(cfg.recurrent_kind)
         check_choice("recurrent_kind", kind, _KINDS)
@@ -138,24 +139,10 @@ class RecurrentClassifier(Classifier):
             ValueError: if there is nothing to read in a sentence.
         """
         check_precision(self.embedding.weight)
-        tokens, lengths = self._read_tokens(src_tokens)
-        states = self.reader(self.dropout(self.embedding(tokens)), lengths)
+        words = Words.of(src_tokens, self.unread)
+        check_words(words, "a recurrent_classifier")
+        states = self.reader(self.dropout(self.embedding(words.tokens)), words.lengths)
         return self.output_projection(self.dropout(states)), {}
-
-    def _read_tokens(self, src_tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """What is read, moved to the left, `(batch, longest)`, and its lengths, `(batch,)`."""
-        unread = src_tokens.eq(self.unread[0])
-        for token in self.unread[1:]:
-            unread = unread | src_tokens.eq(token)
-        lengths = (~unread).sum(dim=1)
-        shortest, longest = (int(length) for length in lengths.aminmax())
-        if not shortest:
-            raise InputError(
-                "a source sentence has no words, which a recurrent_classifier reads alone: take "
-                "empty lines out of the data, or train with --boundary-tokens."
-            )
-        order = unread.int().argsort(dim=1, stable=True)[:, :longest]
-        return src_tokens.gather(1, order), lengths
 
 
 def _build_lstm(cfg: RecurrentClassifierConfig) -> LSTM:

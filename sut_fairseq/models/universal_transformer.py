@@ -16,14 +16,16 @@ from fairseq.models import (
 from fairseq.tasks import FairseqTask
 from torch import Tensor, nn
 
-from sut_fairseq._excepthook import show_input_errors_as_sentences
-from sut_fairseq.errors import InputError
+from sut_fairseq._process import prepare_process
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
+from sut_fairseq.models._embedding import Embedding, check_precision, token_embeddings
+from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
+from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.observer import Observer
 from sut_fairseq.modules.stack import Stack, StackOutput
+from sut_fairseq.modules.trained_words import keep_words
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +84,10 @@ class UniversalTransformerEncoder(FairseqEncoder):
 
 
 class UniversalTransformerDecoder(FairseqIncrementalDecoder):
-    """Embedding, stack with cross-attention, and output projection; decodes incrementally."""
+    """Embedding, stack, and output projection; decodes incrementally.
+
+    A stack without cross-attention reads no encoder: that is a language model.
+    """
 
     def __init__(
         self,
@@ -101,7 +106,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
     def forward(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, Any],
+        encoder_out: dict[str, Any] | None = None,
         incremental_state: dict | None = None,
         observers: Mapping[str, Observer] | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
@@ -109,7 +114,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
 
         Args:
             prev_output_tokens: all target tokens so far, `(batch, tgt_len)`.
-            encoder_out: what the encoder returned.
+            encoder_out: what the encoder returned; None in a language model.
             incremental_state: fairseq's; if given, only the tokens that it has not seen yet are
                 computed.
             observers: the one called "decoder" is told what the stack computes.
@@ -124,13 +129,8 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             if cache is None:
                 cache = incremental_state[self._cache_key] = DecodingCache()
         memory = None if cache is None else cache.memory
-        if memory is None:
-            memory = self.stack.cross_memory(
-                encoder_out["encoder_out"][0].transpose(0, 1),
-                encoder_out["encoder_padding_mask"][0],
-            )
-            if "rows" in encoder_out:
-                memory = memory._replace(rows=encoder_out["rows"][0])
+        if memory is None and encoder_out is not None:
+            memory = self._cross_memory(encoder_out)
         offset = 0
         if cache is not None:
             cache.memory, offset = memory, cache.length
@@ -141,8 +141,19 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         statistics = statistics_of("decoder", output)
         return self.output_layer(output.states), {
             "attn": [None],
-            **{kind: {**encoder_out.get(kind, {}), **own} for kind, own in statistics.items()},
+            **{
+                kind: {**(encoder_out or {}).get(kind, {}), **own}
+                for kind, own in statistics.items()
+            },
         }
+
+    def _cross_memory(self, encoder_out: dict[str, Any]) -> Memory:
+        """Keys and values of cross-attention."""
+        memory = self.stack.cross_memory(
+            encoder_out["encoder_out"][0].transpose(0, 1),
+            encoder_out["encoder_padding_mask"][0],
+        )
+        return memory._replace(rows=encoder_out["rows"][0]) if "rows" in encoder_out else memory
 
     def output_layer(self, features: Tensor) -> Tensor:
         """Scores over the vocabulary, `(..., embed_dim)` -> `(..., vocabulary)`."""
@@ -164,7 +175,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
 
 
 @register_model("universal_transformer", dataclass=UniversalTransformerConfig)
-class UniversalTransformerModel(FairseqEncoderDecoderModel):
+class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
     """Universal Transformer with optional mixtures of experts and halting (SUT).
 
     `forward` returns `(scores, extra)`: scores `(batch, tgt_len, vocabulary)`; `extra["routing"]`
@@ -181,11 +192,14 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
         Raises:
             ValueError: if an option has a value that is not allowed.
         """
-        show_input_errors_as_sentences()
+        prepare_process()
         cfg = UniversalTransformerConfig.complete(cfg)
         encoder_stack, decoder_stack = build_stack(cfg, "encoder"), build_stack(cfg, "decoder")
         source, target = task.source_dictionary, task.target_dictionary
-        source_tokens, target_tokens, projection = _build_embeddings(cfg, source, target)
+        target_dim = decoder_embed_dim(cfg)
+        source_tokens, target_tokens, projection = token_embeddings(
+            cfg, source, target, target_dim=target_dim, output_dim=target_dim
+        )
 
         def embedding(tokens: nn.Embedding, max_positions: int) -> Embedding:
             return Embedding(
@@ -219,38 +233,9 @@ class UniversalTransformerModel(FairseqEncoderDecoderModel):
             cfg.halting_epsilon,
             cfg.alpha_threshold,
         )
-        return cls(encoder, decoder)
-
-
-def _build_embeddings(
-    cfg: UniversalTransformerConfig, source: Dictionary, target: Dictionary
-) -> tuple[nn.Embedding, nn.Embedding, nn.Linear]:
-    """Source embedding, target embedding and output projection, tied as the options say."""
-    target_dim = decoder_embed_dim(cfg)
-    source_tokens = token_embedding(source, cfg.encoder_embed_dim)
-    share_all = cfg.share_all_embeddings and not cfg.separate_embeddings
-    if share_all:
-        if source != target:
-            raise InputError(
-                "`share_all_embeddings` needs one dictionary for both languages, but the data has "
-                "two: preprocess with --joined-dictionary (parallel_text.sh: --joined), or train "
-                "with --separate-embeddings."
-            )
-        if cfg.encoder_embed_dim != target_dim:
-            raise InputError(
-                "`share_all_embeddings` needs equal sizes, but `encoder_embed_dim` is "
-                f"{cfg.encoder_embed_dim} and `decoder_embed_dim` is {target_dim}."
-            )
-        target_tokens = source_tokens
-    else:
-        target_tokens = token_embedding(target, target_dim)
-    projection = nn.Linear(target_dim, len(target), bias=False)
-    share_target = cfg.share_decoder_input_output_embed and not cfg.separate_embeddings
-    if share_all or share_target:
-        projection.weight = target_tokens.weight
-    else:
-        nn.init.normal_(projection.weight, std=target_dim**-0.5)
-    return source_tokens, target_tokens, projection
+        model = cls(encoder, decoder)
+        keep_words(model, source.symbols, target.symbols)
+        return model
 
 
 def statistics_of(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:

@@ -40,7 +40,10 @@ class Observer:
             name: "self_attention" or "cross_attention", a dot and "weights"
                 `(num_tokens, num_heads, top_k, num_keys)`, before dropout; these or "feed_forward",
                 a dot and "expert_indices" or "expert_weights" `(num_tokens, top_k)`; "gate"
-                `(num_tokens, embed_dim)`; or what another kind shows.
+                `(num_tokens, embed_dim)`; "cross_attention", a dot and what attention by location
+                is made of: "blocks" `(num_tokens, num_heads, 3)`, "centre", "spread" and
+                "location_share" `(num_tokens, num_heads)`, "location" and "content"
+                `(num_tokens, num_heads, num_keys)`; or what another kind shows.
             values: detached or not; the first axis is that of the tokens.
         """
 

@@ -120,6 +120,8 @@ class Stack(nn.Module):
             attended = memory.before(step, course.tokens)
             if attended is None:
                 break
+            if cross_memory is not None and cache is not None:
+                cross_memory = cross_memory._replace(gaze=cache.gaze(step))
             hidden, read_out, step_routing = self._step(
                 step, hidden, course, attended, cross_memory, observer
             )

@@ -162,7 +162,7 @@ class CompactTokens(ActiveTokens):
         if self.fills_grid:
             return values.view(grid.shape)
         if overwrite:
-            grid.view(-1, *grid.shape[2:]).index_copy_(0, self.index, values)
+            grid.view(self.batch * self.length, *grid.shape[2:]).index_copy_(0, self.index, values)
             return grid
         return grid.flatten(0, 1).index_copy(0, self.index, values).view(grid.shape)
 

@@ -34,7 +34,12 @@ def read_column(data: str | Path, split: str, name: str, size: int) -> list[str]
         raise InputError(
             f"the split `{split}` of `{data}` has no column `{name}`; its columns are: {known}."
         )
-    values = path.read_text(encoding="utf-8").splitlines()
+    try:
+        # Only a line feed ends a value: `splitlines` knows ten more characters that do.
+        with open(path, encoding="utf-8", newline="\n") as lines:
+            values = [line.rstrip("\r\n") for line in lines]
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` is not UTF-8 text: prepare the data again.") from error
     if len(values) != size:
         raise InputError(
             f"`{path}` has {len(values)} values, but the split has {size} sentence pairs: prepare "

@@ -13,8 +13,9 @@ from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
+from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.columns import order_of, read_column
 
 
@@ -39,7 +40,7 @@ class LabelTask(TranslationTask):
     """
 
     def __init__(self, cfg: LabelTaskConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
-        show_input_errors_as_sentences()
+        prepare_process()
         super().__init__(cfg, src_dict, tgt_dict)
         if src_dict == tgt_dict:
             raise InputError(
@@ -56,6 +57,15 @@ class LabelTask(TranslationTask):
     def prepare(self, pairs: LanguagePairDataset) -> FairseqDataset:
         """What a split of sentence pairs becomes before it is checked and grouped."""
         return pairs
+
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
+        """Build a model, fairseq's own too, whose checkpoints keep the words of both dictionaries.
+
+        A training that is resumed reads the state of the model, but not that of the task.
+        """
+        model: nn.Module = super().build_model(cfg, from_checkpoint)
+        keep_words(model, self.src_dict.symbols, self.tgt_dict.symbols)
+        return model
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any

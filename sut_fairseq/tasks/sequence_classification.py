@@ -45,7 +45,11 @@ class SequenceClassificationTask(LabelTask):
     def label_indices(self, sample: dict[str, Any]) -> Tensor:
         """Which of the labels each sentence of a batch has, `(batch,)`, from 0."""
         words = sample["target"][:, 0].contiguous()
-        return torch.searchsorted(self.labels.to(words.device), words)
+        if self.labels.device != words.device:
+            self.labels = self.labels.to(
+                words.device
+            )  # kept: a copy in each step would be waited for
+        return torch.searchsorted(self.labels, words)
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
         """The model's own scores, `(batch, num_labels)`."""

@@ -11,6 +11,9 @@ from sut_data.files import write_lines
 from sut_data.kit.examples import keyed_order
 from sut_data.sets import logical_inference, pcfg
 from sut_data.sets.listops.expressions import evaluate
+from sut_data.sets.long_lookup_tables.command import file_name
+from sut_data.sets.long_lookup_tables.generation import Draw, add_noise, make_lookups, make_tables
+from sut_data.sets.long_lookup_tables.variants import VARIANTS
 from sut_data.sets.scan.grammar import all_pairs
 
 HERE = Path(__file__).parent
@@ -175,6 +178,30 @@ def listops() -> None:
         write(f"listops/{name}.tsv", lines)
 
 
+def long_lookup_tables() -> None:
+    """Two variants; of every set a few pairs, of train all of one table."""
+    draw = Draw(1)
+    tables = make_tables(draw)
+    lookups = {
+        part: [one for one in some if len(one.tables) == 1] + some[:: max(1, len(some) // 6)]
+        for part, some in make_lookups(draw).items()
+    }
+    for folder, name, some in (
+        ("long", "long", lookups),
+        ("noisy_single", "noisy", add_noise(draw, lookups)),
+    ):
+        variant = VARIANTS[name]
+        for part, shown in some.items():
+            lines = []
+            for lookup in dict.fromkeys(shown):
+                fields = [" ".join(variant.write(lookup)), lookup.target(tables)]
+                # As published: only this variant has the gold attention.
+                if name == "long":
+                    fields.append(" ".join(map(str, variant.attention(lookup))))
+                lines.append("\t".join(fields))
+            write(f"long_lookup_tables/{folder}/{file_name(part)}", lines)
+
+
 SUBJECTS = [("Two men", "Zwei Männer"), ("A girl", "Ein Mädchen"), ("The dog", "Der Hund")]
 DOINGS = [("wait", "warten"), ('say "no"', "sagen „nein“"), ("look at the sea", "sehen aufs Meer")]
 PLACES = [
@@ -198,6 +225,9 @@ def translation() -> None:
 
 
 if __name__ == "__main__":
-    for make in (scan, cfq, cogs, pcfg_set, inference, listops, translation):
+    for make in (
+        *(scan, cfq, cogs, pcfg_set, inference, listops, long_lookup_tables),
+        translation,
+    ):
         DRAW.seed(make.__name__)
         make()

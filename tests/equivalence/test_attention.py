@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
@@ -29,6 +33,7 @@ KINDS = [
     *((kind, "softmax") for kind in ("none", "window", "buckets")),
     *((kind, "softmax") for kind in ("transformer-xl", "absolute-relative")),
     *((kind, "geometric") for kind in ("none", "window", "direction", "transformer-xl")),
+    *((kind, "others") for kind in ("none", "window")),
 ]
 
 
@@ -109,18 +114,31 @@ def test_self_attention(
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("positions, distribution", KINDS)
-@pytest.mark.parametrize("num_retrievals", [1, 3])
+@pytest.mark.parametrize("num_retrievals, own", [(1, False), (3, False), (1, True), (3, True)])
 def test_compositional(
-    num_retrievals: int, positions: str, distribution: str, causal: bool
+    num_retrievals: int, own: bool, positions: str, distribution: str, causal: bool
 ) -> None:
     options = Options(
         num_retrievals=num_retrievals,
+        own_values=own,
         positions=positions,
         distribution=distribution,
         causal=causal,
         max_distance=3,
     )
-    layer = randomise(build_attention(options, 1).double())
+    layer = randomise(build_attention(options, 1, value_dim=2).double())
+    states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
+    assert_agrees(layer, options, states, ~LEFT, sources, LEFT)
+
+
+@pytest.mark.parametrize("num_retrievals", [None, 1, 2])
+def test_biases(num_retrievals: int | None) -> None:
+    """Geometric weights: in softmax the bias of the keys adds the same to all scores of a query."""
+    options = Options(num_heads=3, num_retrievals=num_retrievals, distribution="geometric")
+    layer = build_attention(options, 1, value_dim=2, score_bias=True, bias=True).double()
+    biases = {name for name, _ in randomise(layer).named_parameters() if name.endswith("bias")}
+    expected = {f"{part}.bias" for part in ("query", "key", "value", "output")}
+    assert biases == expected | ({"value_scores.query.bias"} if num_retrievals == 2 else set())
     states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
     assert_agrees(layer, options, states, ~LEFT, sources, LEFT)
 
@@ -146,6 +164,19 @@ def test_linear_value_scores() -> None:
     assert_agree({"result": result}, {"result": expected}, {**weights, "states": states})
 
 
+def outputs_and_variables(
+    layers: Sequence[nn.Module],
+) -> tuple[list[dict[str, Tensor]], dict[str, Tensor]]:
+    """What layers with the same parameters make of the same states."""
+    states = normal(2, LENGTH, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(~LEFT[:2])
+    outputs = [
+        {"result": layer(tokens.take(states), tokens, memory_of(layer, states, LEFT[:2]))[0]}
+        for layer in layers
+    ]
+    return outputs, {**dict(layers[0].named_parameters()), "states": states}
+
+
 class Identity(nn.Module):
     """Scores by which search i takes retrieval i."""
 
@@ -162,14 +193,71 @@ def test_searches_that_each_choose_their_own_value_are_heads() -> None:
         setattr(searches, name, getattr(dense, name))
     searches.core = AttentionCore(positions=dense.core.positions, retrieve=EveryValue())
     searches.value_scores = Identity()
+    (theirs, ours), variables = outputs_and_variables((dense, searches))
+    assert_agree(ours, theirs, variables)
+
+
+@pytest.mark.parametrize("positions", ["none", "window"], ids=["fused", "not fused"])
+def test_searches_with_one_value_of_their_own_are_heads(positions: str) -> None:
+    """R = 1 and own values: multi-head attention, whose very parameters it has."""
+    options = Options(num_heads=3, positions=positions)
+    dense = randomise(build_attention(options, 1).double())
+    searches = build_attention(replace(options, num_retrievals=1, own_values=True), 1).double()
+    assert searches.state_dict().keys() == dense.state_dict().keys()
+    for name in ("query", "key", "value", "output", "core"):
+        setattr(searches, name, getattr(dense, name))
+    (theirs, ours), variables = outputs_and_variables((dense, searches))
+    assert_agree(ours, theirs, variables)
+
+
+def test_own_values_that_are_equal_are_shared_ones() -> None:
+    options = Options(num_heads=3, num_retrievals=2, positions="window")
+    shared = randomise(build_attention(options, 1).double())
+    own = build_attention(replace(options, own_values=True), 1).double()
+    repeated = shared.value.weight.detach().repeat(3, 1)
+    own.load_state_dict({**shared.state_dict(), "value.weight": repeated})
+    (theirs, ours), _ = outputs_and_variables((shared, own))
+    torch.testing.assert_close(ours["result"], theirs["result"], rtol=1e-12, atol=1e-12)
+
+
+def test_one_shared_value_is_fused_attention_with_copies_of_it() -> None:
+    """R = 1: what torch's fused attention computes is what the weights and the value give."""
+    options = Options(num_heads=3, num_retrievals=1)
+    layer = randomise(build_attention(options, 1).double())
     states = normal(2, LENGTH, EMBED_DIM)
     tokens = ActiveTokens.from_mask(~LEFT[:2])
-    outputs = [
-        layer(tokens.take(states), tokens, memory_of(layer, states, LEFT[:2]))[0]
-        for layer in (searches, dense)
-    ]
-    variables = {**dict(dense.named_parameters()), "states": states}
-    assert_agree({"result": outputs[0]}, {"result": outputs[1]}, variables)
+    inputs = tokens.take(states), tokens, memory_of(layer, states, LEFT[:2])
+    fused, _ = layer(*inputs)
+    seen: list[str] = []
+    looked_at, _ = layer(*inputs, look=lambda name, values: seen.append(name))
+    assert seen == ["weights"], "with one retrieval there are no scores to choose it by"
+    torch.testing.assert_close(fused, looked_at, rtol=1e-12, atol=1e-12)
+
+
+class Largest(TorchDispatchMode):
+    """Notes how many elements the largest tensor has that anything computes."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for one in tree_leaves(result):
+            self.numel = max(self.numel, one.numel() if isinstance(one, Tensor) else 0)
+        return result
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_weights_are_held_for_each_search_only(own: bool) -> None:
+    """S N^2 elements, forward and backward, not S R N^2."""
+    length, searches = 32, 2
+    options = Options(num_heads=searches, num_retrievals=8, own_values=own, positions="window")
+    layer = randomise(build_attention(options, 1, value_dim=2).double())
+    states = normal(1, length, EMBED_DIM)
+    tokens = ActiveTokens.from_mask(torch.ones(1, length, dtype=torch.bool))
+    with Largest() as largest:
+        memory = memory_of(layer, states, None)
+        layer(tokens.take(states), tokens, memory)[0].sum().backward()
+    assert largest.numel == searches * length**2
 
 
 @pytest.mark.parametrize("num_heads", [1, 3])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sut_fairseq.models.recurrent_translation import RecurrentTranslationModel
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from tests.models import (
@@ -15,11 +16,15 @@ from tests.models import (
     HALTING,
     MIXTURE,
     NDR,
+    RECURRENT_KINDS,
     batch,
     lower_threshold,
     padding,
     small_model,
+    small_recurrent,
 )
+
+Translator = UniversalTransformerModel | RecurrentTranslationModel
 
 THRESHOLDS = (0.999, 0.5, 0.1)
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
@@ -36,7 +41,7 @@ ACT = {
 
 
 def decode(
-    model: UniversalTransformerModel,
+    model: Translator,
     encoder_out: dict[str, Any],
     tokens: Tensor,
     chunks: tuple[int, ...] = (),
@@ -49,14 +54,14 @@ def decode(
         new, extra = model.decoder(tokens[:, :end], encoder_out, incremental_state=state)
         assert new.shape[1] == num_new
         scores.append(new)
-        if "decoder" in extra["halting"]:
+        if "decoder" in extra.get("halting", {}):
             steps_run += int(extra["halting"]["decoder"].steps_run)
     return torch.cat(scores, dim=1), steps_run
 
 
 @torch.no_grad()
 def assert_incremental_equals_full(
-    model: UniversalTransformerModel,
+    model: Translator,
     inputs: dict[str, Tensor],
     tolerance: float,
     chunks: tuple[int, ...] = (),
@@ -67,7 +72,7 @@ def assert_incremental_equals_full(
     ours, steps_run = decode(model, encoder_out, tokens, chunks)
     real = ~padding(tokens)
     torch.testing.assert_close(ours[real], full[real], rtol=tolerance, atol=tolerance)
-    if "decoder" in extra["halting"]:
+    if "decoder" in extra.get("halting", {}):
         halting = extra["halting"]["decoder"]
         # With ACT a token cannot know how deep those after it will be.
         full_depth = not isinstance(model.decoder.stack.halting, StickBreakingHalting)
@@ -114,6 +119,19 @@ def test_adaptive_computation_time(
     with torch.no_grad():
         halting = model(**inputs)[1]["halting"]["decoder"]
     assert halting.tokens < halting.steps_run < halting.steps_possible
+
+
+@pytest.mark.parametrize("kind", RECURRENT_KINDS.values(), ids=RECURRENT_KINDS)
+def test_recurrent(kind: dict[str, Any]) -> None:
+    model = small_recurrent(**kind)
+    for chunks in ((), (3, 1, 3)):
+        assert_incremental_equals_full(model, batch((6, 1, 4)), 1e-10, chunks)
+    assert_incremental_equals_full(small_recurrent(**kind, dtype=torch.float32), batch(), 1e-5)
+
+
+@pytest.mark.parametrize("kind", RECURRENT_KINDS.values(), ids=RECURRENT_KINDS)
+def test_recurrent_under_beam_reordering(kind: dict[str, Any]) -> None:
+    assert_beams_equal_full_passes(small_recurrent(**kind))
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
@@ -172,7 +190,7 @@ def test_adaptive_computation_time_under_beam_reordering(act: dict[str, Any]) ->
 
 
 @torch.no_grad()
-def assert_beams_equal_full_passes(model: UniversalTransformerModel) -> None:
+def assert_beams_equal_full_passes(model: Translator) -> None:
     """Beams are repeated, swapped and dropped between positions, as beam search does.
 
     After each position the scores must be those of a full pass over the prefixes that are left.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,13 +18,16 @@ from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests.models import (
     ATTENTION_KINDS,
     HALTING,
+    MIX,
     MIXTURE,
     NDR,
+    RECURRENT_KINDS,
     SMALL,
     batch,
     lower_threshold,
     padding,
     small_model,
+    small_recurrent,
     task,
 )
 
@@ -35,10 +39,23 @@ KINDS = {**ATTENTION_KINDS, **NDR}
 @torch.no_grad()
 def test_a_sentence_alone_and_in_any_batch(kind: dict[str, Any], alpha_threshold: float) -> None:
     model = small_model(**kind, **HALTING, alpha_threshold=alpha_threshold)
+    together, alone = compare_alone_and_in_batches(model)
+    for side, sums in together.items():
+        assert sum(int(own[side].steps_run) for own in alone) == int(sums.steps_run)
+
+
+@pytest.mark.parametrize("kind", RECURRENT_KINDS.values(), ids=RECURRENT_KINDS)
+@torch.no_grad()
+def test_a_sentence_alone_and_in_any_batch_of_a_recurrent_model(kind: dict[str, Any]) -> None:
+    compare_alone_and_in_batches(small_recurrent(**kind))
+
+
+def compare_alone_and_in_batches(model: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Outputs are the same; returns the halting statistics of all together, and of each alone."""
     source_lengths, target_lengths = (6, 2, 4, 1), (3, 7, 5, 7)
     inputs = batch(source_lengths, target_lengths)
     together, extra = model(**inputs)
-    steps_run = {"encoder": 0, "decoder": 0}
+    statistics = []
     for row, (source_length, target_length) in enumerate(zip(source_lengths, target_lengths)):
         alone, own = model(
             inputs["src_tokens"][row : row + 1, -source_length:],
@@ -46,9 +63,11 @@ def test_a_sentence_alone_and_in_any_batch(kind: dict[str, Any], alpha_threshold
             inputs["prev_output_tokens"][row : row + 1, :target_length],
         )
         torch.testing.assert_close(alone[0], together[row, :target_length], rtol=1e-10, atol=1e-10)
-        for side in steps_run:
-            steps_run[side] += int(own["halting"][side].steps_run)
-    assert steps_run == {side: int(extra["halting"][side].steps_run) for side in steps_run}
+        if own["attn"][0] is not None:
+            weights = extra["attn"][0][row, :target_length]
+            torch.testing.assert_close(own["attn"][0][0], weights[:, -source_length:])
+            assert not weights[:, :-source_length].any()
+        statistics.append(own.get("halting", {}))
     # Batch-mates in another order, and more padding than needed.
     order = torch.tensor([2, 0, 3])
     source = torch.nn.functional.pad(inputs["src_tokens"][order], (3, 0), value=1)
@@ -56,6 +75,7 @@ def test_a_sentence_alone_and_in_any_batch(kind: dict[str, Any], alpha_threshold
     again, _ = model(source, torch.tensor([4, 6, 1]), target)
     real = ~padding(target)
     torch.testing.assert_close(again[real], together[order][real[:, :7]], rtol=1e-10, atol=1e-10)
+    return extra.get("halting", {}), statistics
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -78,11 +98,13 @@ def test_garbage_in_padding(kind: dict[str, Any]) -> None:
         assert torch.equal(sums.probability, dirty_extra["routing"][name].probability)
 
 
+@pytest.mark.parametrize("kind", ["sut", "recurrent"])
 @pytest.mark.parametrize("sharing", ["none", "decoder", "all"])
-def test_no_parameter_is_registered_twice(sharing: str) -> None:
-    model = small_model(
-        **MIXTURE,
-        **HALTING,
+def test_no_parameter_is_registered_twice(sharing: str, kind: str) -> None:
+    build: Any = (
+        small_recurrent if kind == "recurrent" else partial(small_model, **MIXTURE, **HALTING)
+    )
+    model = build(
         joined=sharing == "all",
         share_all_embeddings=sharing == "all",
         share_decoder_input_output_embed=sharing == "decoder",
@@ -103,7 +125,7 @@ def test_no_parameter_is_registered_twice(sharing: str) -> None:
     )
 
 
-def snapshot(model: UniversalTransformerModel) -> dict[str, Any]:
+def snapshot(model: torch.nn.Module) -> dict[str, Any]:
     """All attributes of all modules; tensors by identity and content."""
 
     def frozen(value: Any) -> Any:
@@ -120,9 +142,17 @@ def snapshot(model: UniversalTransformerModel) -> dict[str, Any]:
     }
 
 
+STATELESS: dict[str, Any] = {
+    "sut": partial(small_model, **MIXTURE, **HALTING, alpha_threshold=0.5),
+    "mix": partial(small_model, **MIX, **HALTING, alpha_threshold=0.5),
+    "recurrent": partial(small_recurrent, attender="mix", stop_gate=True),
+}
+
+
+@pytest.mark.parametrize("build", STATELESS.values(), ids=STATELESS)
 @pytest.mark.parametrize("training", [False, True])
-def test_a_forward_pass_leaves_no_state(training: bool) -> None:
-    model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.5, dropout=0.1).train(training)
+def test_a_forward_pass_leaves_no_state(training: bool, build: Any) -> None:
+    model = build(dropout=0.1).train(training)
     before = snapshot(model)
     inputs = batch()
     model(**inputs)

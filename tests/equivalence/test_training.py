@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,13 +13,24 @@ from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWith
 from tests.models import (
     ATTENTION_KINDS,
     HALTING,
+    LOCATION,
+    MIX,
     MIXTURE,
+    RECURRENT_KINDS,
     batch,
+    configurations,
     padding,
     sample_of,
     small_model,
+    small_recurrent,
     task,
 )
+
+MOVING: dict[str, Any] = {
+    **{name: partial(small_recurrent, **options) for name, options in RECURRENT_KINDS.items()},
+    "heads by location": partial(small_model, **LOCATION),
+    "heads that mix": partial(small_model, **MIX),
+}
 
 
 def criterion(**weights: float) -> CrossEntropyWithAuxiliaryCriterion:
@@ -61,6 +73,25 @@ def test_checkpointed_activations_change_nothing(kind: dict[str, Any], sample: b
         )
 
 
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_skipping_halted_tokens_is_masking_them(kind: dict[str, Any]) -> None:
+    """Scores, steps run and all gradients are those of the layout that keeps every token."""
+    results = []
+    for layout in ("compact", "masked"):
+        options = dict(HALTING, alpha_threshold=0.5, token_layout=layout)
+        model = small_model(**kind, **options).train()
+        inputs = batch()
+        scores, extra = model(**inputs)
+        assert 0 < extra["halting"]["decoder"].skipped < 0.75
+        scores = scores[~padding(inputs["prev_output_tokens"])]
+        terms = criterion().auxiliary_terms(extra)
+        (scores.square().mean() + sum(terms.values())).backward()
+        steps_run = [sums.steps_run for sums in extra["halting"].values()]
+        results.append([scores, *steps_run, *(p.grad for p in model.parameters())])
+    for compact, masked in zip(*results, strict=True):
+        torch.testing.assert_close(compact, masked, rtol=1e-10, atol=1e-12, check_dtype=False)
+
+
 def test_checkpointing_recomputes_each_step() -> None:
     """Without this the test above would pass for a flag that does nothing."""
     calls = {}
@@ -88,6 +119,24 @@ def test_every_parameter_gets_a_gradient(weight: float, alpha_threshold: float, 
     loss, _, _ = objective(model, sample_of(batch((2, 1), (2, 1))))
     loss.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("options", configurations().values(), ids=configurations())
+def test_every_parameter_of_every_kind_gets_a_gradient(
+    options: dict[str, Any], layout: str
+) -> None:
+    """Also where tokens halt at once, and with one step, where a unit may not be asked at all."""
+    at_once = dict(alpha_threshold=0.01, halting_epsilon=0.99)
+    one_step = dict(encoder_layers=1, decoder_layers=1)
+    for depth in ({}, at_once, one_step):
+        model = small_model(**{**options, **depth, "token_layout": layout}).train()
+        loss, _, _ = criterion()(model, sample_of(batch()))
+        loss.backward()
+        without = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+        assert without == []
+        untrained = {n.split(".")[2] for n, p in model.named_parameters() if not p.requires_grad}
+        assert untrained <= ({"halting"} if depth is one_step else set())
 
 
 def test_every_parameter_gets_a_gradient_when_all_halt_at_once() -> None:
@@ -134,11 +183,33 @@ def test_each_dropout_acts_on_both_sides_in_training_only(options: dict[str, Any
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("kind", MOVING.values(), ids=MOVING)
+def test_autocast_keeps_positions_exact(kind: Any, device: str) -> None:
+    """In bfloat16 a place would be a multiple of 1/256, and a gaze soon at the wrong word."""
+    model = kind(dtype=torch.float32).to(device).train()
+    inputs = {name: values.to(device) for name, values in batch().items()}
+    exact, _ = model(**inputs)
+    with torch.autocast(device, torch.bfloat16):
+        scores, extra = model(**inputs)
+    real = ~padding(inputs["prev_output_tokens"])
+    both = [scores[real].float().flatten(), exact[real].flatten()]
+    assert torch.corrcoef(torch.stack(both))[0, 1] > 0.9
+    for weights in extra["attn"]:
+        assert weights is None or weights.dtype == torch.float32
+    scores.float().square().sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_autocast_keeps_the_sums_in_float32(checkpoint: bool, device: str) -> None:
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_autocast_keeps_the_sums_in_float32(
+    kind: dict[str, Any], checkpoint: bool, device: str
+) -> None:
     """In bfloat16 a sum stops growing at 256 tokens; in float16 a squared one soon overflows."""
     model = small_model(
-        **MIXTURE,
+        **{**MIXTURE, "attention_experts": 1, "attention_top_k": 1, **kind},
         **HALTING,
         alpha_threshold=0.5,
         dtype=torch.float32,

@@ -12,12 +12,16 @@ import json
 import logging
 import multiprocessing
 import os
+import signal
+import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -48,10 +52,12 @@ TINY += words("--dropout 0.1 --attention-dropout 0.1 --router-dropout 0.1 --halt
 _PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "torch._dynamo"]
 _PRELOADED += ["matplotlib.figure", "ptflops", "sacrebleu", "sacremoses"]
 
+_ON_CPU = words("--cpu --num-workers 0 --required-batch-size-multiple 1")
 _TRAINING = words(
     "--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1 --log-format json "
     "--log-interval 1 --criterion cross_entropy_with_auxiliary"
 )
+_ON_CPU = words("--cpu --num-workers 0 --required-batch-size-multiple 1")
 _GENERATION = words("--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8")
 
 
@@ -76,14 +82,23 @@ class Finished:
 
 def on_cpu(command: str, data: Path, *arguments: Argument, **options: Any) -> Finished:
     """Run a fairseq command with the plugin on the CPU, on all sentences of the data."""
-    fixed = ("--cpu", "--num-workers", 0, "--required-batch-size-multiple", 1)
-    return run(command, data, "--user-dir", USER_DIR, *fixed, *arguments, **options)
+    return run(command, data, "--user-dir", USER_DIR, *_ON_CPU, *arguments, **options)
 
 
 def train(data: Path, save_dir: Path, *arguments: Argument, **options: Any) -> Finished:
     """Train, with a line of metrics for each update; two updates unless told otherwise."""
-    fixed = (*_TRAINING, "--save-dir", save_dir)
-    return on_cpu("fairseq-train", data, *fixed, *arguments, **options)
+    return run("fairseq-train", *training(data, save_dir, *arguments), **options)
+
+
+def training(data: Path, save_dir: Path, *arguments: Argument) -> list[Argument]:
+    """The arguments of `train`'s command."""
+    return [data, "--user-dir", USER_DIR, *_ON_CPU, *_TRAINING, "--save-dir", save_dir, *arguments]
+
+
+def train_together(data: Path, save_dir: Path, *arguments: Argument, **options: Any) -> Finished:
+    """The same with two processes; what the first one wrote."""
+    fixed = ("--user-dir", USER_DIR, *_ON_CPU, *_TRAINING, "--save-dir", save_dir)
+    return launch("fairseq-train", data, *fixed, *arguments, **options)[0]
 
 
 def generate(data: Path, checkpoint: Path, *arguments: Argument, **options: Any) -> Finished:
@@ -92,40 +107,156 @@ def generate(data: Path, checkpoint: Path, *arguments: Argument, **options: Any)
     return on_cpu("fairseq-generate", data, *fixed, *arguments, **options)
 
 
+def document_of(page: Path) -> dict[str, Any]:
+    """What a page of `sut-report` shows, as it holds it."""
+    _, _, rest = page.read_text(encoding="utf-8").partition('id="document">')
+    document: dict[str, Any] = json.loads(rest.partition("</script>")[0])
+    return document
+
+
 def run(
     command: str,
     *arguments: Argument,
-    cwd: Path | None = None,
-    stdin: str = "",
     ok: bool = True,
-    kill_when: Path | None = None,
+    interrupt_when: Callable[[int], bool] | None = None,
+    with_group: bool = False,
+    kill_when: Callable[[], bool] | None = None,
+    **options: Any,
 ) -> Finished:
     """Run a console command in a fork.
 
     Args:
         command: name of the command, or "python" with `-c PROGRAM`.
         arguments: the rest of the command line.
+        ok: whether it must succeed.
+        interrupt_when: interrupt it, as Ctrl-C does, once this is true of its process number.
+        with_group: interrupt the processes that it has started as well.
+        kill_when: kill it, leaving it no time for anything, once this is true.
+        options: as of `start`.
+    """
+    own_group = interrupt_when is not None
+    with start(command, *arguments, own_group=own_group, **options) as running:
+        if interrupt_when is not None:
+            if running.wait_for(lambda: interrupt_when(running.pid)) and running.alive:
+                (os.killpg if with_group else os.kill)(running.pid, signal.SIGINT)
+        elif kill_when is not None and running.wait_for(kill_when):
+            running.kill()
+        return running.finished(ok)
+
+
+class Running:
+    """A console command that was started in a fork; made by `start`."""
+
+    def __init__(self, process: Any, paths: list[Path]) -> None:
+        self._process = process
+        self._paths = paths
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        number: int = self._process.pid
+        return number
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        alive: bool = self._process.is_alive()
+        return alive
+
+    @property
+    def stdout(self) -> str:
+        """What it has written so far."""
+        return self._written(1)
+
+    @property
+    def stderr(self) -> str:
+        """Likewise on standard error."""
+        return self._written(2)
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float = 120) -> bool:
+        """Wait until something holds; whether it does before the command ends."""
+        end = time.monotonic() + seconds
+        while not condition():
+            if not self.alive or time.monotonic() > end:
+                return condition()
+            time.sleep(0.005)
+        return True
+
+    def kill(self, after: float = 0) -> None:
+        """Kill it after so many seconds, unless it ends before, leaving it no time for anything."""
+        self._process.join(after)
+        self._process.kill()
+
+    def finished(self, ok: bool = True) -> Finished:
+        """Wait for its end; it must succeed if `ok`."""
+        self._process.join()
+        return _checked(Finished(self._process.exitcode, self.stdout, self.stderr), ok)
+
+    def _written(self, number: int) -> str:
+        path = self._paths[number]
+        return path.read_text() if path.exists() else ""
+
+
+@contextmanager
+def start(
+    command: str,
+    *arguments: Argument,
+    cwd: Path | None = None,
+    stdin: str = "",
+    environment: Mapping[str, str] | None = None,
+    own_group: bool = False,
+) -> Iterator[Running]:
+    """Start a console command in a fork; it is killed at the end if it still runs.
+
+    Args:
+        command, arguments: as of `run`.
         cwd: where to run it.
         stdin: what it can read.
-        ok: whether it must succeed.
-        kill_when: kill it, leaving it no time for anything, once this file exists.
+        environment: variables to set.
+        own_group: make it the leader of a process group.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
         paths[0].write_text(stdin)
         line = [command, *map(str, arguments)]
-        process = context.Process(target=_be_the_command, args=(line, paths, cwd or Path.cwd()))
+        given = (line, paths, cwd or Path.cwd(), dict(environment or {}), own_group)
+        process = forks().Process(target=_be_the_command, args=given)
         process.start()
-        while kill_when is not None and process.is_alive():
-            if kill_when.exists():
-                process.kill()
-            time.sleep(0.01)
-        process.join()
-        assert process.exitcode is not None
-        output, errors = (path.read_text() for path in paths[1:])
-    return _checked(Finished(process.exitcode, output, errors), ok)
+        try:
+            yield Running(process, paths)
+        finally:
+            process.kill()
+            process.join()
+
+
+def launch(command: str, *arguments: Argument, workers: int = 2, ok: bool = True) -> list[Finished]:
+    """Run a command in several processes that meet, as torchrun does; a list by rank.
+
+    When one of them fails, the others are killed.
+    """
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("localhost", 0)) as free:
+        meeting = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free.getsockname()[1])}
+        free.close()
+        over = Path(folder, "over")
+
+        def worker(rank: int) -> Finished:
+            environment = {**meeting, "WORLD_SIZE": str(workers), "RANK": str(rank)}
+            finished = run(
+                command, *arguments, environment=environment, kill_when=over.exists, ok=False
+            )
+            if finished.status:
+                over.touch()
+            return finished
+
+        with ThreadPoolExecutor(workers) as pool:
+            return [_checked(finished, ok) for finished in pool.map(worker, range(workers))]
+
+
+def forks() -> multiprocessing.context.ForkServerContext:
+    """Makes processes that have imported torch and fairseq already."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
 
 
 def run_installed(
@@ -148,11 +279,22 @@ def _checked(finished: Finished, ok: bool) -> Finished:
     return finished
 
 
-def _be_the_command(line: list[str], paths: list[Path], cwd: Path) -> None:
+def _be_the_command(
+    line: list[str],
+    paths: list[Path],
+    cwd: Path,
+    environment: Mapping[str, str],
+    own_group: bool,
+) -> None:
     """Turn this process into a run of the command, with `line` as its `sys.argv`."""
     import torch
 
+    os.environ.update(environment)
+    if own_group:
+        os.setpgid(0, 0)
     torch.set_num_threads(1)
+    # No test cuts the power, and waiting for the disk at every save takes half of some tests' time.
+    os.fsync = lambda file: None
     for number, path in enumerate(paths):
         os.dup2(os.open(path, os.O_CREAT | (os.O_WRONLY if number else os.O_RDONLY)), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115

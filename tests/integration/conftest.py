@@ -8,7 +8,7 @@ import pytest
 
 from sut_data.kit.examples import keyed_order, write_text
 from sut_data.sets.scan.grammar import all_pairs
-from tests.integration.commands import SIZES, TINY, run, train
+from tests.integration.commands import SIZES, TINY, run, train, words
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +40,37 @@ def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a small `sut_tiny` after two updates on `data`."""
     folder = tmp_path_factory.mktemp("trained")
     train(data, folder, *TINY)
+    return folder / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sources of one to three words and a label, with a column."""
+    folder = tmp_path_factory.mktemp("classes")
+    (folder / "text").mkdir()
+    sources = [" ".join("abc"[: 1 + number % 3]) for number in range(12)]
+    lines = {
+        "src": sources,
+        "tgt": ["odd" if len(source.split()) % 2 else "even" for source in sources],
+        "kind": ["last" if source.endswith("c") else "other" for source in sources],
+    }
+    for split in ("train", "valid", "test"):
+        for name, column in lines.items():
+            (folder / "text" / f"{split}.{name}").write_text("\n".join(column) + "\n")
+    prefixes = [word for s in ("train", "valid", "test") for word in (f"--{s}pref", f"text/{s}")]
+    run("fairseq-preprocess", *words("-s src -t tgt --destdir ."), *prefixes, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def router(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data router that halts by ACT, after two updates."""
+    folder = tmp_path_factory.mktemp("router")
+    train(
+        classes, folder, *words("--task sequence_classification --criterion classification"),
+        *words("--arch ndr_ctl --encoder-embed-dim 16 --encoder-ffn-embed-dim 16"),
+        *words("--encoder-attention-heads 2 --encoder-layers 4 --encoder-halting act"),
+    )  # fmt: skip
     return folder / "checkpoint_last.pt"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.damage import flip, largest_record
 from tests.integration.commands import TINY, Finished, generate, run, train, words
 
 STOCK = words(
@@ -54,11 +55,37 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
             "preprocess with --joined-dictionary (parallel_text.sh: --joined), or train with "
             "--separate-embeddings.",
         ),
+        (
+            "--cross-attention location",
+            "`cross_attention` must be content with a mixture of attention experts, whose heads "
+            "change by token, but is location instead.",
+        ),
+        (
+            "--arch ut_tiny --cross-attention mix --location-hidden-size 0",
+            "`location_hidden_size` must be at least 1, but is 0 instead.",
+        ),
+        (
+            "--arch location_mix --location-hidden-size 0",
+            "`location_hidden_size` must be at least 1, but is 0 instead.",
+        ),
+        (
+            "--arch location --encoder-hidden-size 0",
+            "`encoder_hidden_size` must be at least 1, but is 0 instead.",
+        ),
+        (
+            "--arch location --dropout 1",
+            "`dropout` must be at least 0 and less than 1, but is 1.0 instead.",
+        ),
         ("--fp16", "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16."),
         (
-            "--bf16",
-            "--bf16 makes fairseq look for a TPU through torch_xla, which is not installed: drop "
-            "--bf16; with a GPU, use --amp or --fp16 instead.",
+            "--amp --bf16",
+            "--bf16 and --amp are different ways to compute in half precision: give one of them "
+            "(with a GPU for bfloat16: --autocast bfloat16).",
+        ),
+        (
+            "--distributed-world-size 2",
+            "--distributed-world-size 2 starts no processes on a CPU: start them with a launcher "
+            "(torchrun --nproc-per-node 2 $(which fairseq-train) ... --cpu).",
         ),
     ],
 )
@@ -113,8 +140,8 @@ def test_overrides(override: dict[str, Any], sentence: str, data: Path, trained:
 def test_half_precision_in_generation(data: Path, trained: Path) -> None:
     assert_refused(
         generate(data, trained, "--fp16", ok=False),
-        "the model is on the CPU with torch.float16 parameters, but --fp16 and --bf16 need a GPU: "
-        "drop the flag, and it runs in float32.",
+        "the model is on the CPU with torch.float16 parameters, but --fp16 needs a GPU: drop the "
+        "flag, and it runs in float32.",
     )
 
 
@@ -148,33 +175,50 @@ def damaged(trained: Path, path: Path, damage: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("damage", "fairseq_says", "we_say"),
+    ("damage", "sentence"),
     [
-        ("absent", "OSError: Model file not found: ", "There is no checkpoint "),
-        ("truncated", "your checkpoint file is corrupted", "` is truncated ("),
-        (
-            "text",
-            "",
-            "` is not a fairseq checkpoint, or it is damaged; give a file",
-        ),
-        ("foreign class", "", "the class `fractions.Fraction`, which is refused because loading"),
+        ("absent", "There is no checkpoint "),
+        ("truncated", "` is truncated ("),
+        ("text", "` is not a fairseq checkpoint, or it is damaged; give a file"),
+        ("foreign class", "the class `fractions.Fraction`, which is refused because loading"),
     ],
 )
 def test_damaged_checkpoint(
-    damage: str, fairseq_says: str, we_say: str, data: Path, trained: Path, tmp_path: Path
+    damage: str, sentence: str, data: Path, trained: Path, tmp_path: Path
 ) -> None:
-    """Only our own commands can be clear about the last two; fairseq at least stops."""
+    """`test_malicious_checkpoints` has more; that one is absent, fairseq's commands say."""
     path = damaged(trained, tmp_path / "checkpoint.pt", damage)
     finished = generate(data, path, ok=False)
     assert finished.status == 1
-    assert fairseq_says in finished.last_line
     assert "H-0" not in finished.stdout
-    if damage == "foreign class":
-        assert "Unsupported global: GLOBAL fractions.Fraction" in finished.stderr
+    if damage == "absent":
+        assert "OSError: Model file not found: " in finished.last_line
+    else:
+        assert finished.last_line.startswith("error: ") and sentence in finished.last_line
+        assert "Traceback" not in finished.stderr
 
     for command in (["sut-macs", "--path"], ["sut-average", "--output", tmp_path / "mean.pt"]):
         finished = run(*command, path, *([path] if command[0] == "sut-average" else []), ok=False)
         assert finished.status == 2
         assert finished.stdout == ""
-        assert we_say in finished.stderr
+        assert sentence in finished.stderr
         assert len(finished.stderr.splitlines()) == 1
+
+
+def test_flipped_bytes_in_the_weights_are_seen(data: Path, trained: Path, tmp_path: Path) -> None:
+    """torch loads them without a word, and the scores would be those of another model."""
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(trained.read_bytes())
+    flip(path, largest_record(path)[:2000])
+    torch.load(path, weights_only=True)
+    for command in (
+        ("sut-evaluate", "--data", data, "--path", path),
+        ("sut-macs", "--path", path),
+        ("sut-average", path, trained, "--output", tmp_path / "mean.pt"),
+        ("sut-translate", path, "--data", data),
+        ("sut-report", "--path", path, "--data", data, "--out", tmp_path / "report"),
+    ):
+        finished = run(*command, ok=False)
+        assert finished.status == 2, command
+        assert finished.stdout == ""
+        assert "is not what was written, by its checksum" in finished.last_line

@@ -22,15 +22,21 @@ from sut_fairseq.analysis.benchmark.peak import added_bytes, peak_bytes
 from sut_fairseq.analysis.benchmark.peers import equal_transformer
 from sut_fairseq.analysis.benchmark.steps import Step
 from sut_fairseq.analysis.benchmark.timing import Conditions, Timings, measure
+from sut_fairseq.cli._plan import print_plan
 from sut_fairseq.cli.benchmark import main
+from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
+from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.tokens import ActiveTokens
 from tests.integration.commands import words
 from tests.models import HALTING, small_model, task
 
 PAIRS = "--arch sut_tiny --sentences 2 --src-len 4 --tgt-len 5 --vocab-size 40"
+PLANNED = "--arch sut_tiny --src-len 4 --tgt-len 5 --vocab-size 40 --max-tokens 10 --ffn-experts 6"
 SIZES = {
     "experts": "--embed-dim 16 --num-experts 4 --top-k 2 --hidden-dim 8 --tokens 32",
     "attention": "--embed-dim 16 --num-experts 4 --top-k 2 --num-heads 2 --head-dim 4 --window 3 "
-    "--lengths 4 8 --tokens 16",
+    "--lengths 4 8 --tokens 16 --searches 2 --retrievals 1 3 --retrieval-dim 3",
     "halting": "--arch sut_tiny --sentences 3 --length 8 --shares 0.25 0.5",
     "train": f"{PAIRS} --dense-arch ut_cfq --scaling-sentences 1",
     "decode": f"{PAIRS} --beam 2 --thresholds 0.999 0.6",
@@ -42,7 +48,9 @@ VARIANTS = {
     "attention": "mixture_4 mixture_no_window_4 dense_4 dense_no_window_4 torch_4 "
     "mixture_8 mixture_no_window_8 dense_8 dense_no_window_8 torch_8 "
     "softmax_4 geometric_4 softmax_causal_4 geometric_causal_4 "
-    "softmax_8 geometric_8 softmax_causal_8 geometric_causal_8",
+    "softmax_8 geometric_8 softmax_causal_8 geometric_causal_8 "
+    "multihead_4 multihead_weights_4 multihead_values_4 compositional_1_4 compositional_3_4 "
+    "multihead_8 multihead_weights_8 multihead_values_8 compositional_1_8 compositional_3_8",
     "halting": "share_0 share_0.25 share_0.5",
     "train": "sut_tiny ut_cfq transformer tokens_1x tokens_2x tokens_4x steps_2x steps_4x",
     "decode": "sut_tiny threshold_0.6 transformer",
@@ -57,7 +65,8 @@ RATIOS = {
         for name in words(
             "mixture_to_dense mixture_to_torch dense_to_torch window_cost dense_window_cost "
             "memory_mixture_to_dense geometric_to_softmax memory_geometric_to_softmax "
-            "geometric_causal_to_softmax memory_geometric_causal_to_softmax"
+            "geometric_causal_to_softmax memory_geometric_causal_to_softmax "
+            "macs_1 time_1 time_to_bound_1 memory_1 macs_3 time_3 time_to_bound_3 memory_3"
         )
     ),
     "halting": "time_at_0.25 saved_per_skipped_0.25 time_at_0.5 saved_per_skipped_0.5",
@@ -129,6 +138,30 @@ def test_what_is_compared_has_equal_macs(capsys: pytest.CaptureFixture[str]) -> 
     half_of_64_hidden_units = 3 * 8 * 2 * 64 * 32
     found_macs, wanted = found["dense"]["macs"], found["experts"]["macs"]
     assert found_macs == pytest.approx(wanted, abs=half_of_64_hidden_units)
+
+
+def test_macs_of_compositional_attention_are_those_of_its_modules(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Projections, attention products, and the scores by which retrievals are chosen."""
+    only = words("--kinds compositional")
+    found = report(capsys, "attention", *words(SIZES["attention"]), *only)["variants"]
+    assert {name.split("_")[0] for name in found} == {"multihead", "compositional"}
+    tokens = ActiveTokens.from_mask(torch.ones(2, 8, dtype=torch.bool))
+    for retrievals in (1, 3):
+        core = AttentionCore(retrieve=retrieval(retrievals, "shared"))
+        sizes = dict(embed_dim=16, source_dim=16, num_searches=2, head_dim=4, value_dim=4)
+        layer = CompositionalAttention(core, num_retrievals=retrievals, retrieval_dim=3, **sizes)
+        values = torch.empty(2, retrievals, 8, 4)
+        memory = Memory(torch.empty(2, 2, 8, 4), values)
+        projections = 16 * sum(
+            part.weight.numel() for part in (layer.query, layer.key, layer.value, layer.output)
+        )
+        macs = projections + core.num_products(torch.empty(16, 1, 2, 4), tokens, memory)
+        if layer.value_scores is not None:
+            macs += 16 * layer.value_scores.query.weight.numel()
+            macs += sum(layer.value_scores.num_products(torch.empty(16, 2, retrievals, 4)))
+        assert found[f"compositional_{retrievals}_8"]["macs"] == 3 * macs
 
 
 def test_the_share_that_is_asked_for_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -227,6 +260,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
             "experts --dtype float8",
             "`--dtype` must be one of float32, bfloat16, float16, but is",
         ),
+        ("attention --kinds sparse", "`--kinds` must be one of mixture, geometric, compositional"),
         ("attention --lengths 64 100", "`--lengths` must be a divisor of `--tokens` (4096)"),
         ("halting --shares 0.9", "`--shares` must be greater than 0, at most 0.833"),
         ("halting --arch ut_cfq_t5", "`--arch` must be an architecture whose encoder halts"),
@@ -242,6 +276,17 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("decode --thresholds 1.5", "`--thresholds` must be greater than 0, at most 1, but is 1.5"),
         ("functions --functions tanh", "`--functions` must be one of permute, sort_tokens,"),
         ("functions --settings huge", "`--settings` must be one of base, base_256, base_1024,"),
+        ("experts --ffn-experts 3", "unrecognized arguments: --ffn-experts 3; see"),
+        ("plan", "the following arguments are required: --tokens; see `sut-benchmark plan --help`"),
+        ("plan --tokens 0", "`--tokens` must be greater than 0, but is 0.0 instead."),
+        (
+            "plan --tokens 1e6 --gpus 9 --machines 2",
+            "`--gpus` must be a multiple of --machines (2)",
+        ),
+        ("plan --tokens 1e6 --dtype float16", "`--dtype` must be one of float32, bfloat16, but is"),
+        ("plan --tokens 1e6 --speed a100", "`--speed` must be h100, cpu or a file that `sut-bench"),
+        ("plan --tokens 1e6 --arch ndr_ctl", "`--arch` must be an architecture of this package"),
+        (f"plan --tokens 1e6 {PLANNED} --tokens-a-day 3", "unrecognized arguments: --tokens-a-day"),
         ("memory --steps 6", "`--steps` must be at least two different numbers, but is [6]"),
         ("memory --attention-length 3", "`--attention-length` must be a divisor of"),
     ],
@@ -256,9 +301,29 @@ def test_refused(
     assert status == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert re.match("sut-benchmark( experts)?: error: ", printed.err)
+    assert re.match("sut-benchmark( experts| plan)?: error: ", printed.err)
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From what was measured here, with a flag of the architecture; and as text."""
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps(report(capsys, "train", *words(SIZES["train"]))))
+    options = [*words(f"plan --gpus 4 --machines 2 --tokens 1e6 {PLANNED}"), "--speed", measured]
+    assert main([*map(str, options), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["speed"]["source"] == str(measured)
+    assert words("machines speed model memory update run expert_parallelism") == list(found)
+    assert found["expert_parallelism"]["experts"] == 6
+    assert found["memory"]["fits"] and found["update"]["tokens"] == 4 * 2 * 5
+    print_plan(found)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 GPUs in 2 machines; assumed: 300 GB/s from GPU to GPU, 50 GB/s")
+    assert lines[1].startswith(f"measured ({measured}): ")
+    assert [line.split("  ")[0] for line in lines if line.startswith(("memory", "an", "the"))] == [
+        *("memory of a GPU", "an update", "the training"),
+    ]
 
 
 def test_a_transformer_cannot_be_arbitrarily_small() -> None:

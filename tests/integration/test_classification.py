@@ -138,6 +138,19 @@ def test_dictionaries_of_the_same_size_with_other_words(
     assert sentence.format(folder) in finished.last_line and "Traceback" not in finished.stderr
 
 
+@pytest.mark.parametrize("model", [TINY, FAIRSEQ], ids=["ours", "of fairseq"])
+def test_resuming_with_other_labels(model: list[str], data: Path, tmp_path: Path) -> None:
+    """fairseq reads the state of the model then, and not that of the task."""
+    run_, folder = tmp_path / "run", tmp_path / "other"
+    train(data, run_, *model, *TASK)
+    shutil.copytree(data, folder)
+    first, second, *others = (data / "dict.tgt.txt").read_text().splitlines(keepends=True)
+    (folder / "dict.tgt.txt").write_text("".join([second, first, *others]))
+    finished = train(folder, run_, *model, *TASK, "--max-update", 4, ok=False)
+    assert finished.status == 1 and "Traceback" not in finished.stderr
+    assert finished.last_line.startswith("error: the target words of the data are others than thos")
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from sut_fairseq.models.architectures import ARCHITECTURES
+from sut_fairseq.models.recurrent_architectures import RECURRENT
 from tests.integration.commands import (
     SIZES,
     SMALL,
@@ -88,6 +89,26 @@ def test_every_architecture_trains_and_generates(
     check_all_scored(finished, used, tmp_path)
 
 
+@pytest.mark.parametrize("arch", RECURRENT)
+def test_every_recurrent_architecture_trains_and_generates(
+    arch: str, data: Path, tmp_path: Path
+) -> None:
+    """Two updates, their mean, and beam search with what it looked at."""
+    sizes = words("--encoder-embed-dim 8 --encoder-hidden-size 12 --location-hidden-size 6")
+    each_update = words("--save-interval-updates 1")
+    finished = train(data, tmp_path, "--arch", arch, *sizes, *each_update)
+    assert [line["num_updates"] for line in finished.logged("train_inner")] == ["1", "2"]
+    assert logged_about_model(finished) == set()
+    both, mean = (tmp_path / f"checkpoint_1_{n}.pt" for n in (1, 2)), tmp_path / "mean.pt"
+    run("sut-average", *both, "--output", mean)
+    finished = generate(data, mean, "--print-alignment", "soft")
+    for line in finished.stdout.splitlines():
+        if line.startswith("A-"):
+            weights = [[*map(float, row.split(","))] for row in line.split("\t")[1].split()]
+            assert all(sum(row) == pytest.approx(1, abs=0.01) for row in weights)
+    check_all_scored(finished, data, tmp_path)
+
+
 @pytest.mark.parametrize("halting", ["encoder", "decoder"])
 def test_halting_on_one_side(halting: str, data: Path, tmp_path: Path) -> None:
     other = {"encoder": "decoder", "decoder": "encoder"}[halting]
@@ -101,34 +122,6 @@ def test_halting_on_one_side(halting: str, data: Path, tmp_path: Path) -> None:
     check_all_scored(finished, data, tmp_path)
 
 
-def test_resuming_after_a_kill_changes_nothing(data: Path, tmp_path: Path) -> None:
-    """Five updates make an epoch: the kill is in the first one, the end in the second."""
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    uninterrupted = train(data, whole, *TINY, "--max-update", 7)
-
-    survivor = killed / "checkpoint_1_3.pt"
-    endless = ("--max-update", 10000, "--save-interval-updates", 3, "--no-epoch-checkpoints")
-    stopped = train(data, killed, *TINY, *endless, kill_when=survivor, ok=False)
-    assert stopped.status < 0
-    resumed = train(data, killed, *TINY, "--max-update", 7, "--restore-file", survivor)
-
-    def curve(finished: Finished, name: str) -> list[dict[str, Any]]:
-        # Saving at update 3 validates there, which is one more result to be the best one.
-        differing = {"wps", "ups", "wall", "best"}
-        return [
-            {key: value for key, value in line.items() if not differing & set(key.split("_"))}
-            for line in finished.logged(name)
-        ]
-
-    assert len(curve(uninterrupted, "train_inner")) == 7
-    assert curve(resumed, "train_inner") == curve(uninterrupted, "train_inner")[3:]
-    assert curve(resumed, "train") == curve(uninterrupted, "train")
-    assert curve(resumed, "valid") == curve(uninterrupted, "valid")
-    ends = [load(folder / "checkpoint_last.pt") for folder in (whole, killed)]
-    for part in ("model", "last_optimizer_state"):
-        assert_same(ends[0][part], ends[1][part])
-
-
 def test_activation_checkpointing_changes_nothing(
     data: Path, trained: Path, tmp_path: Path
 ) -> None:
@@ -136,9 +129,29 @@ def test_activation_checkpointing_changes_nothing(
     assert_same(load(tmp_path / "checkpoint_last.pt")["model"], load(trained)["model"])
 
 
-def test_amp_on_the_cpu(data: Path, tmp_path: Path) -> None:
-    finished = train(data, tmp_path, *TINY, "--amp")
-    assert [float(line["loss"]) < 10 for line in finished.logged("train_inner")] == [True, True]
+@pytest.mark.parametrize(
+    ("flags", "optimizer"),
+    [
+        ("--amp", "AMPOptimizer"),  # float16 on a GPU, and nothing on a CPU
+        ("--autocast bfloat16", "FairseqAdam"),
+        ("--bf16", "FP16Optimizer"),
+    ],
+)
+def test_mixed_precision_on_the_cpu(
+    flags: str, optimizer: str, data: Path, trained: Path, tmp_path: Path
+) -> None:
+    """The same as on a GPU, but for --amp; resumed, since not all of it is in a checkpoint."""
+    train(data, tmp_path, *TINY, *words(flags))
+    state, single = load(tmp_path / "checkpoint_last.pt"), load(trained)
+    assert state["optimizer_history"][-1]["optimizer_name"] == optimizer
+    # Two steps of Adam, 0.001 at most each, in whichever direction rounding may turn them.
+    torch.testing.assert_close(state["model"], single["model"], rtol=0.02, atol=0.005)
+    same = all(torch.equal(own, single["model"][n]) for n, own in state["model"].items())
+    assert same == (flags == "--amp")
+    finished = train(data, tmp_path, *TINY, *words(flags), "--max-update", 4)
+    losses = [float(line["loss"]) for line in finished.logged("train_inner")]
+    assert len(losses) == 2 and max(losses) < 10
+    check_all_scored(generate(data, tmp_path / "checkpoint_last.pt"), data, tmp_path)
 
 
 def test_validate_with_overrides(data: Path, trained: Path, tmp_path: Path) -> None:

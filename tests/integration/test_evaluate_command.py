@@ -53,12 +53,21 @@ def test_the_same_as_generating_and_scoring(checkpoint: Path, data: Path, tmp_pa
 
 @pytest.mark.parametrize("by", ["source_length", "target_length"])
 def test_groups_add_up(checkpoint: Path, data: Path, by: str) -> None:
-    *groups, total = evaluate(checkpoint, data, *words("--gen-subset train --by"), by)["rows"]
+    fixed = words("--gen-subset train --bins all --by")
+    *groups, total = evaluate(checkpoint, data, *fixed, by)["rows"]
     assert len(groups) > 2
     sizes = [int(row["group"]) for row in groups]
     assert sizes == sorted(sizes)
     for key in ("sentences", "right"):
         assert sum(row[key] for row in groups) == total[key]
+
+
+def test_lengths_share_rows(checkpoint: Path, data: Path) -> None:
+    fixed = words("--gen-subset train --by target_length --bins")
+    *ranges, total = evaluate(checkpoint, data, *fixed, 2)["rows"]
+    first, second = ([int(end) for end in row["group"].split(" to ")] for row in ranges)
+    assert first[-1] < second[0]
+    assert sum(row["sentences"] for row in ranges) == total["sentences"] == SIZES["train"]
 
 
 def test_published_numbers_stand_beside_ours(checkpoint: Path, data: Path) -> None:
@@ -83,6 +92,7 @@ def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -
     ("arguments", "sentence"),
     [
         ("--thresholds 0", "`--thresholds` must be greater than 0, at most 1, but is 0.0 instead."),
+        ("--by source_length --bins few", "must be a whole number of at least 1, but is `few`"),
         ("--by operators", "has no column `operators`; its columns are: none."),
         ("--gen-subset nix", "has no split `nix`: check --gen-subset."),
         ("--confusion", "--confusion needs a model trained for sequence_classification or"),

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -14,9 +15,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.cli import experiment
 from sut_fairseq.experiments.records import read_record
-from tests.integration.commands import Argument, Finished, run, words
+from tests.integration.commands import Argument, Finished, run, start, words
 
 NAME = "sut-experiment"
 
@@ -123,13 +125,9 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     prepare("arithmetic", "--", "--sizes", 400, 40, 10, 10)
     train = "train arithmetic --size small --models lstm --updates 18 --out run"
     more = ("--", "--save-interval-updates", 3, "--validate-interval-updates", 1000)
-    killed = run(
-        *(NAME, *words(train), *more),
-        cwd=place,
-        ok=False,
-        kill_when=place / "run" / "checkpoints" / "checkpoint_last.pt",
-    )
-    assert killed.status != 0
+    with start(NAME, *words(train), *more, cwd=place) as running:
+        assert running.wait_for((place / "run" / "checkpoints" / "checkpoint_last.pt").exists)
+        running.kill()
     _stop_what_it_left(place / "run")
     done = call(place, train, *more).stdout
     assert "already trained: lstm, seed 1, stage up-to-13" in done
@@ -148,9 +146,9 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     left_out = max(lengths.values()) * sum(length > 13 for length in lengths)
     assert left_out and f"{left_out} samples have invalid sizes" in first.replace(",", "")
     assert "invalid sizes" not in second
-    start = place / "run" / "up-to-13" / "checkpoints" / "checkpoint_last.pt"
+    parameters = place / "run" / "up-to-13" / "checkpoints" / "checkpoint_last.pt"
     own = place / "run" / "checkpoints" / "checkpoint_last.pt"
-    assert f"Loaded checkpoint {start} " in second and f"Loaded checkpoint {own} " in second
+    assert f"Loaded checkpoint {parameters} " in second and f"Loaded checkpoint {own} " in second
 
     call(place, "evaluate run")
     shown = [line.split() for line in call(place, "compare run --groups").stdout.splitlines()[1:]]
@@ -158,6 +156,32 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
         ["arithmetic", "lstm", "small", "test", group] for group in ("7", "8", "all")
     ]
     assert shown[2][-1] == "74"  # the paper's
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_told_to_stop(number: signal.Signals, place: Path) -> None:
+    """Both trainings save before the command ends, and the same command goes on."""
+    prepare("scan", "--", "--limit", 24)
+    train = "train scan --size small --updates 60 --seeds 1 2 --jobs 2 --out runs"
+    runs = [place / "runs" / f"sut-seed-{seed}" for seed in (1, 2)]
+    with start(NAME, *words(train), "--", "--log-interval", 1, cwd=place) as running:
+        logs = [run / "train.log" for run in runs]
+        assert running.wait_for(
+            lambda: any('"num_updates": "1"' in log.read_text() for log in logs if log.exists())
+        )
+        os.kill(running.pid, number)
+        stopped = running.finished(ok=False)
+    assert stopped.status == (130 if number == signal.SIGINT else UNFINISHED)
+    assert "interrupted" in stopped.last_line and "the same command" in stopped.last_line
+    assert "Traceback" not in stopped.stderr
+    # One that had not begun yet ends at once: it has nothing to save.
+    outcomes = {session.outcome for run in runs for session in read_record(run).sessions}
+    assert outcomes <= {"interrupted", "killed", "finished"} and outcomes != {"killed"}
+    if number != signal.SIGTERM:
+        return
+    finished = call(place, train, "--", "--log-interval", 1)
+    assert "interrupted" not in finished.stdout + finished.stderr
+    assert [read_record(run).finished() for run in runs] == [True, True]
 
 
 def _stop_what_it_left(run: Path) -> None:
@@ -290,3 +314,31 @@ def test_help_of_launch_examples(script: str, repository: Path) -> None:
     command = ["bash", str(repository / "scripts" / script), "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert shown.stdout.startswith("usage: ") and f"scripts/{script} NAME" in shown.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, None])
+def test_slurms_example_requeues_what_was_interrupted(
+    number: signal.Signals | None, repository: Path, tmp_path: Path
+) -> None:
+    """With stand-ins: a training that needs a moment to save, and Slurm's own command."""
+    interrupted = "trap 'sleep 0.5; exit 75' USR1; touch started; while :; do sleep 0.05; done"
+    for name, body in (
+        ("sut-experiment", 'echo "$@" > called\n' + (interrupted if number else "exit 3")),
+        ("scontrol", 'echo "$@" > requeued'),
+    ):
+        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    process = subprocess.Popen(
+        ["bash", str(repository / "scripts" / "launch_slurm.sh"), "scan", "--seeds", "1"],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "42"},
+    )
+    if number is not None:
+        while not (tmp_path / "started").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+    assert process.wait(60) == (3 if number is None else UNFINISHED)
+    assert (tmp_path / "called").read_text() == "train scan --seeds 1\n"
+    requeued = tmp_path / "requeued"
+    assert not requeued.exists() if number is None else requeued.read_text() == "requeue 42\n"

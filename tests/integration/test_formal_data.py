@@ -17,10 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from sut_data.sets.long_lookup_tables.command import PUBLISHED_SIZES
 from tests.integration.test_data_prep import WRITE_INDICES, assert_refused, fake_fairseq, run
 
 SPLITS = ("train", "valid", "test")
-SCRIPTS = ("cfq", "cogs", "listops", "logical_inference", "pcfg", "scan")
+SCRIPTS = (*("cfq", "cogs", "listops", "logical_inference", "long_lookup_tables", "pcfg", "scan"),)
 BY_DEPTH = ("arithmetic", "ctl", "listops_dependency")
 WAIT = """
 import pathlib, time
@@ -136,8 +137,16 @@ def test_logical_inference(repository: Path, tmp_path: Path, samples: Path) -> N
             [9, 5, 9],
             "28 train, 12 test; published were 14,670 train, 7,706 test.",
         ),
+        (
+            "long_lookup_tables",
+            [],
+            [9, 7, 9],
+            "long (published files): 70 train, 7 valid, 7 heldout_inputs, 7 heldout_compositions",
+        ),
+        ("long_lookup_tables", ["--split", "noisy"], [9, 7, 9], "published were 9,081 train, 475"),
     ],
-    ids=["cogs", "pcfg", "cfq", "cfq official", "listops", "scan", "scan written out", "scan jump"],
+    ids=["cogs", "pcfg", "cfq", "cfq official", "listops", "scan", "scan written out", "scan jump"]
+    + ["long lookup tables", "noisy start"],
 )
 def test_samples(
     repository: Path,
@@ -207,8 +216,15 @@ def test_files_of_ones_own(repository: Path, tmp_path: Path) -> None:
             "depth",
             "ListOps test_d20: 10,000 test_d20; the published sizes agree.",
         ),
+        (
+            "long_lookup_tables",
+            ["--raw", "{data}/long_lookup_tables", "--split", "reverse"],
+            {**PUBLISHED_SIZES, "test": 27_892},
+            "attention tables set",
+            "4,096 longer_new_5; the published sizes agree.",
+        ),
     ],
-    ids=["cogs", "pcfg", "listops"],
+    ids=["cogs", "pcfg", "listops", "long_lookup_tables"],
 )
 def test_published_files(
     repository: Path,
@@ -227,8 +243,9 @@ def test_published_files(
     assert message in result.stdout
     assert f"sut-experiment train {name} --data " in result.stdout
     assert prepared(tmp_path / "out") == sizes
-    assert all(columns(tmp_path / "out", part) == {column} for part in sizes if part != "train")
-    split = {"pcfg": "10k", "listops": "nangia_bowman"}.get(name)
+    expected = set(column.split())
+    assert all(columns(tmp_path / "out", part) == expected for part in sizes if part != "train")
+    split = {"pcfg": "10k", "listops": "nangia_bowman", "long_lookup_tables": "reverse"}.get(name)
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in words else None)
 
 
@@ -249,6 +266,12 @@ def test_published_files(
             ["--sizes", "30", "20", "10", "--min-length", "9", "--max-length", "99"],
             {"train": 30, "valid": 20, "test": 10},
         ),
+        (
+            "long_lookup_tables",
+            "noisy",
+            ["--split", "noisy", "--limit", "12", "--seed", "7"],
+            dict.fromkeys((*PUBLISHED_SIZES, "test"), 12),
+        ),
         ("ctl", "forward", ["--limit", "11"], dict.fromkeys((*SPLITS, "valid_deep"), 11)),
         (
             "arithmetic",
@@ -257,7 +280,7 @@ def test_published_files(
             {"train": 700, "valid": 60, "valid_deep": 8, "test": 9},
         ),
     ],
-    ids=["scan cut-off", "scan", "lra", "listops", "ctl", "arithmetic"],
+    ids=["scan cut-off", "scan", "lra", "listops", "long_lookup_tables", "ctl", "arithmetic"],
 )
 def test_generated(
     repository: Path,

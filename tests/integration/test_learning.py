@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+from sut_fairseq.models.recurrent_translation import (
+    RecurrentTranslationConfig,
+    RecurrentTranslationModel,
+)
+from sut_fairseq.tasks.gold_attention import greedy_search
 from tests.integration.commands import on_cpu, run, train, words
+from tests.models import dictionary, small_model, task
 
 
 def write_pairs(folder: Path, split: str, sentences: list[list[str]]) -> None:
@@ -66,7 +77,7 @@ def test_learns_a_tiny_table_lookup(tmp_path: Path) -> None:
     """The Neural Data Router learns 3 functions on 8 symbols, up to 3 in a row, every sample.
 
     So few samples are learned rather than generalised from; that longer ones follow from
-    shorter ones takes the training of docs/results.md.
+    shorter ones takes the training of docs/results/index.md.
     """
     chance = random.Random(1)
     symbols = [f"{number:03b}" for number in range(8)]
@@ -101,3 +112,71 @@ def test_learns_a_tiny_table_lookup(tmp_path: Path) -> None:
     )
     accuracies = re.findall(r'"valid_accuracy": "([^"]*)"', finished.stdout + finished.stderr)
     assert max(map(float, accuracies)) == 100
+
+
+def copies(
+    length: int, number: int, generator: torch.Generator
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Random words, and the target: a word for each of them, and the end."""
+    source = torch.randint(4, 13, (number, length), generator=generator)
+    end, target = torch.full((number, 1), 2), (source - 4) % 7 + 4
+    inputs = {
+        "src_tokens": torch.cat([source, end], dim=1),
+        "src_lengths": torch.full((number,), length + 1),
+        "prev_output_tokens": torch.cat([end, target], dim=1),
+    }
+    return inputs, torch.cat([target, end], dim=1)
+
+
+def accuracy_of_copies(model: Any, updates: int, *lengths: int) -> list[float]:
+    """Train on one to five words; the share of sentences of each length that are then right."""
+    generator = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.Adam(model.train().parameters(), lr=0.005)
+    for _ in range(updates):
+        length = int(torch.randint(1, 6, (), generator=generator))
+        inputs, target = copies(length, 32, generator)
+        loss = F.cross_entropy(model(**inputs)[0].flatten(0, 1), target.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.eval()
+    found = []
+    for length in lengths:
+        inputs, target = copies(length, 100, generator)
+        sample = {"net_input": inputs, "target": target}
+        with torch.no_grad():
+            answer, _ = greedy_search(model, sample, dictionary(7, "v"))
+        answer = F.pad(answer, (0, target.shape[1] - answer.shape[1]), value=1)
+        found.append(float((answer == target).all(dim=1).float().mean()))
+    return found
+
+
+@pytest.mark.parametrize(
+    "options", [dict(attender="location"), dict(attender="mix", stop_gate=True)]
+)
+def test_a_recurrent_model_learns_to_copy(options: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    sizes = dict(encoder_hidden_size=32, encoder_embed_dim=16, location_hidden_size=6)
+    config = replace(RecurrentTranslationConfig(), **sizes, **options, dropout=0.0)
+    model = RecurrentTranslationModel.build_model(config, task())
+    assert min(accuracy_of_copies(model, 300, 3, 5)) >= 0.9
+
+
+def test_heads_by_location_copy_longer_sentences_than_those_of_training() -> None:
+    """The paper's outlook: attention by location without recurrence."""
+    found = {}
+    for kind in ("location", "mix", "content"):
+        model = small_model(
+            cross_attention=kind,
+            encoder_embed_dim=32,
+            encoder_ffn_embed_dim=32,
+            encoder_layers=1,
+            decoder_layers=1,
+            encoder_normalize_before=True,
+            decoder_normalize_before=True,
+            no_token_positional_embeddings=True,
+            dtype=torch.float32,
+        )
+        (found[kind],) = accuracy_of_copies(model, 200, 9)
+    assert found["location"] >= 0.9 and found["mix"] >= 0.9 and found["content"] <= 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -14,44 +15,22 @@ from sut_fairseq.cli import report
 from tests.integration.commands import SIZES, TINY, run, train, words
 
 
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sources of one to three words and a label, with a column."""
-    folder = tmp_path_factory.mktemp("classes")
-    (folder / "text").mkdir()
-    sources = [" ".join("abc"[: 1 + number % 3]) for number in range(12)]
-    lines = {
-        "src": sources,
-        "tgt": ["odd" if len(source.split()) % 2 else "even" for source in sources],
-        "kind": ["last" if source.endswith("c") else "other" for source in sources],
-    }
-    for split in ("train", "valid", "test"):
-        for name, column in lines.items():
-            (folder / "text" / f"{split}.{name}").write_text("\n".join(column) + "\n")
-    prefixes = [word for s in ("train", "valid", "test") for word in (f"--{s}pref", f"text/{s}")]
-    run("fairseq-preprocess", *words("-s src -t tgt --destdir ."), *prefixes, cwd=folder)
-    return folder
+def pictures(
+    checkpoint: Path, data: Path, out: Path, *arguments: object, folder: str = ""
+) -> tuple[str, list[str]]:
+    """What the command said first, and the files it wrote in a folder of `out`: all that is there.
 
-
-@pytest.fixture(scope="module")
-def router(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data router that halts by ACT, after two updates."""
-    folder = tmp_path_factory.mktemp("router")
-    train(
-        classes, folder, *words("--task sequence_classification --criterion classification"),
-        *words("--arch ndr_ctl --encoder-embed-dim 16 --encoder-ffn-embed-dim 16"),
-        *words("--encoder-attention-heads 2 --encoder-layers 4 --encoder-halting act"),
-    )  # fmt: skip
-    return folder / "checkpoint_last.pt"
-
-
-def pictures(checkpoint: Path, data: Path, out: Path, *arguments: object) -> tuple[str, list[str]]:
-    """What the command said first, and the files it wrote: all there, none left over."""
+    A sentence has a folder of its own; `sentence.txt` in it says whose it is.
+    """
     fixed = ("--path", checkpoint, "--data", data, "--out", out)
     finished = run("sut-report", *fixed, *arguments)
+    (summary,) = (one for one in finished.stderr.splitlines() if one.startswith("sut-report: "))
     lines = finished.stdout.splitlines()
     files = sorted(Path(line).name for line in lines if line.startswith(str(out)))
-    assert files == sorted(path.name for path in out.iterdir())
+    assert re.match(rf"sut-report: {len(files)} (pictures?|files?) .*\d s\.$", summary)
+    out = out / folder
+    there = sorted(path.name for path in out.iterdir())
+    assert there == sorted([*files, *(["sentence.txt"] if folder else [])])
     for name in files:
         if name.endswith(".png"):
             image = imread(out / name)
@@ -64,7 +43,7 @@ def pictures(checkpoint: Path, data: Path, out: Path, *arguments: object) -> tup
 
 def test_pictures_of_a_translation(trained: Path, data: Path, tmp_path: Path) -> None:
     options = words("--number 11 --max-len 9 --format png")
-    said, files = pictures(trained, data, tmp_path / "a" / "b", *options)
+    said, files = pictures(trained, data, tmp_path / "a" / "b", *options, folder="test_11")
     first, second = said.splitlines()
     assert first.startswith("source: ") and first.endswith(" </s>")
     assert second.startswith("answer: ") and len(second.split()) <= 10
@@ -79,14 +58,45 @@ def test_pictures_of_a_translation(trained: Path, data: Path, tmp_path: Path) ->
 
 def test_pictures_of_a_given_pair(trained: Path, data: Path, tmp_path: Path) -> None:
     pair = ("--sentence", "turn  left", "--target", "I_TURN_LEFT")
-    said, files = pictures(trained, data, tmp_path, *pair, *words("--head 2"))
+    said, files = pictures(trained, data, tmp_path, *pair, *words("--head 2"), folder="turn_left")
     assert said == "source: turn left </s>\nanswer: I_TURN_LEFT"
     assert len(files) == 10 and "encoder_self_attention_head_2.pdf" in files
 
 
+def test_every_sentence_has_a_folder_of_its_own(trained: Path, data: Path, tmp_path: Path) -> None:
+    """Two with the same name do not share one, and the same sentence comes back to its own."""
+    fixed = ("--path", trained, "--data", data, "--out", tmp_path, "--format", "svg")
+    both = ("--sentence", "turn left", "--sentence", "turn, left")
+    for _ in range(2):
+        run("sut-report", *fixed, *both)
+        run("sut-report", *fixed, "--number", 2, 3)
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert folders == ["test_2", "test_3", "turn_left", "turn_left_2"]
+    assert (tmp_path / "turn_left_2" / "sentence.txt").read_text().startswith("turn, left\n")
+    assert all(len(list(folder.iterdir())) == 6 for folder in tmp_path.iterdir())
+
+
+def test_unknown_words_are_drawn_and_named(trained: Path, data: Path, tmp_path: Path) -> None:
+    fixed = ("--path", trained, "--data", data, "--out", tmp_path, "--format", "svg")
+    finished = run("sut-report", *fixed, "--sentence", "turn lefft <pad>", "--target", "I_TURN_LFT")
+    first, second, *_ = finished.stderr.splitlines()
+    assert first.startswith(
+        "sut-report: the model does not know `lefft` and reads it as <unk>; similar ones that it "
+        "knows: left"
+    )
+    assert second.startswith("sut-report: the model does not know `<pad>`")
+    assert finished.stdout.splitlines()[0] == "source: turn lefft <pad> </s>"
+    for stack, unknown in (("encoder", ["lefft", "&lt;pad&gt;"]), ("decoder", ["I_TURN_LFT"])):
+        drawn = (tmp_path / "turn_lefft_pad" / f"{stack}_halting.svg").read_text()
+        assert all(f"<!-- ? {word} -->" in drawn for word in unknown)
+        assert "<!-- ?: unknown to the model -->" in drawn
+
+
 def test_pictures_of_a_data_router(router: Path, classes: Path, tmp_path: Path) -> None:
     overrides = ("--model-overrides", "{'encoder_layers': 6}")
-    said, files = pictures(router, classes, tmp_path, "--sentence", "b c a", *overrides)
+    said, files = pictures(
+        router, classes, tmp_path, "--sentence", "b c a", *overrides, folder="b_c_a"
+    )
     assert said.splitlines()[0] == "source: <s> b c a </s>"
     assert said.splitlines()[1] in ("answer: odd", "answer: even")
     names = ("encoder_gates", "encoder_halting", "encoder_self_attention_maximum")
@@ -162,17 +172,27 @@ def steady(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 BAD_INPUT = {
-    "--sentence 'turn lefft'": "--sentence: the model does not know the word `lefft`; similar",
-    "--sentence ''": "`--sentence` must be at least one word",
-    "--sentence 'turn left' --target 'I_TURN'": "--target: the model does not know the word",
+    "--sentence ''": "`the sentence` must be at least one word",
+    "--sentence 'turn left' --target ' '": "`--target` must be at least one word",
+    "--sentence a --sentence b --target x": "--target is for one sentence",
+    "--sentence a --number 1": "--sentence and --number both name sentences",
+    "--log nowhere.log": "only a page has them: give --html or --serve: leave --log out",
+    "--thresholds 0.5": "only a page has them: give --html or --serve: leave --thresholds out",
+    "--html --head 1": "a page shows all heads: leave --head out",
+    "--html --thresholds 0 0.5": "`--thresholds` must be greater than 0, at most 1",
+    "--html --thresholds 0.5": "--thresholds needs a model that halts by stick-breaking",
+    "--html --log nowhere.log": "There is no log `nowhere.log`",
+    "--html no/folder.html": "there is no folder",
+    "--html --gen-subset nothing": "has no split `nothing`",
+    "--serve 80 --target x": "a served page is not written: leave --out and --target out",
     "--head 3": "`--head` must be between 1 and 2, the heads of the encoder, but is 3",
     "--number 12": "`--number` must be between 1 and the 11 sentences of `test`, but is 12",
     "--gen-subset nothing": "has no split `nothing`: check --gen-subset",
     "--steps-by length": "all tokens of this model take all its steps",
-    "--steps-by length --head 1": "--steps-by draws no sentence: leave --target, --head",
+    "--steps-by length --head 1": "--steps-by draws no sentence: leave --head out",
     "--model-overrides '{\"layers\": 3}'": "the model has no option `layers`",
     "--path nowhere.pt": "There is no checkpoint `nowhere.pt`",
-    "--data nowhere": "the model's dictionaries are not where they should be",
+    "--data nowhere": "There is no dict.src.txt and dict.tgt.txt in ",
 }
 
 
@@ -197,6 +217,7 @@ def test_more_bad_input(
     for checkpoint, folder, out, arguments, expected in (
         (trained, data, "file", [], "is a file: name a folder"),
         (trained, data, "out", ["--sentence", long], "at most 1024 tokens long, but is 1101"),
+        (trained, data, "out", ["--sentence", "turn left", "--target", long], "is 1101"),
         (trained, data, "out", ["--steps-by", "colour"], "has no column `colour`"),
         (router, classes, "out", ["--target", "odd"], "--target is for translation models"),
     ):

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from subword_nmt.learn_bpe import learn_bpe
 
+import sut_fairseq
 from sut_data.text.tokenization import TextSide, save_tokenization
 from sut_fairseq.cli._generated import read_generated
+from sut_fairseq.cli.translate import main as translate_main
+from sut_fairseq.cli.translate import read_lines
 from sut_fairseq.experiments import provenance, records
-from tests.integration.commands import SMALL, Finished, generate, run, train, words
+from sut_fairseq.inference.model import LONGEST, Model
+from sut_fairseq.inference.results import Translation
+from sut_fairseq.models import UniversalTransformerModel
+from tests.integration.commands import (
+    SMALL,
+    Finished,
+    document_of,
+    generate,
+    on_cpu,
+    run,
+    train,
+    words,
+)
 
 LANGUAGES = {"src": "en", "tgt": "de"}
 SIZES = {"train": 60, "valid": 6, "test": 11}
@@ -27,6 +45,7 @@ TRANSFORMER = words(
     "--share-all-embeddings"
 )
 LEARNING = words("--share-all-embeddings --max-update 40 --lr 0.01 --max-source-positions 60")
+SCRIPTS = sysconfig.get_path("scripts")
 SEARCH = words("--beam 3 --lenpen 0.4 --max-len-b 12")
 
 WORDS = {
@@ -209,11 +228,8 @@ def test_every_line_gets_a_line(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_answers_while_it_is_asked(checkpoint: Path) -> None:
-    """Each line is answered before the next one is there, by the installed command."""
-    command = [Path(sysconfig.get_path("scripts"), "sut-translate"), checkpoint, "--device", "cpu"]
-    with subprocess.Popen(
-        [str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    """With --buffer 1, each line is answered before the next one is there."""
+    with installed(checkpoint, "--buffer", 1) as process:
         assert process.stdin is not None and process.stdout is not None
         for line in ("The dog sees", "", "A girl"):
             print(line, file=process.stdin, flush=True)
@@ -222,6 +238,124 @@ def test_answers_while_it_is_asked(checkpoint: Path) -> None:
         process.stdin.close()
         assert process.stdout.read() == ""
     assert process.returncode == 0
+
+
+def test_a_reader_that_leaves(checkpoint: Path) -> None:
+    """`sut-translate ... | head -1` ends without a word, however much is still to come."""
+    command = f"{SCRIPTS}/sut-translate {checkpoint} --device cpu --beam 1 --buffer 2"
+    line = f"yes The dog sees | {command} | head -1; echo ${{PIPESTATUS[1]}}"
+    finished = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    translation, status = finished.stdout.splitlines()
+    assert translation and (status, finished.stderr) == ("0", "")
+
+
+@pytest.mark.parametrize("stream", ["0<&-", "1>&-"])
+def test_a_stream_that_is_closed_from_the_start(checkpoint: Path, stream: str) -> None:
+    line = f"echo The dog | {SCRIPTS}/sut-translate {checkpoint} --device cpu {stream}"
+    finished = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert finished.stdout == ""
+    if stream == "0<&-":
+        assert finished.returncode == 2
+        assert finished.stderr.endswith("standard input is closed: name a file with --input.\n")
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.slow
+def test_20_000_lines_through_a_pipe_keep_the_memory(checkpoint: Path) -> None:
+    """From the first thousands on, in which libraries fill their caches."""
+    generator, sizes = random.Random(2), {}
+    options = ("--beam", 1, "--max-len-b", 3, "--buffer", 50, "--json")
+    with installed(checkpoint, *options) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for number in range(1, 20_001):
+            words = generator.choices(list(WORDS), k=generator.randint(0, 9))
+            odd = chr(
+                generator.choice([0x20, 0x2028, 0x301, 0x5D0, 0x1F600, generator.randint(1, 9)])
+            )
+            print(" ".join(words) + odd, str(number), file=process.stdin, flush=number % 50 == 0)
+            if number % 50 == 0:
+                records = [json.loads(process.stdout.readline()) for _ in range(50)]
+                assert [one["source"].split()[-1] for one in records] == [
+                    str(one) for one in range(number - 49, number + 1)
+                ]
+            if number % 5000 == 0:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                sizes[number] = int(status.partition("VmRSS:")[2].split()[0]) / 1024
+        process.stdin.close()
+    assert process.returncode == 0
+    print({number: f"{size:.1f} MiB" for number, size in sizes.items()})
+    assert sizes[20_000] < sizes[5000] + 5, sizes
+
+
+def installed(*arguments: object) -> subprocess.Popen[str]:
+    """The installed command, to talk to."""
+    pipe = subprocess.PIPE
+    line = [f"{SCRIPTS}/sut-translate", *map(str, arguments), "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        line, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8", env=environment
+    )
+
+
+def test_unknown_words_are_counted(trained: Path) -> None:
+    """In a note after the last line, and for each line in the JSON."""
+    text = "jump twice\nleap twice and LEAP\n\nleap <unk>\n"
+    finished = translate(trained, "--max-len-b", 5, "--json", stdin=text)
+    records = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert [record["unknown_words"] for record in records] == [0, 2, 0, 2]
+    assert finished.last_line == (
+        "sut-translate: 4 of 8 words, in 2 of 4 lines, are unknown to the model; the first are "
+        "`leap`, `LEAP`, `<unk>`."
+    )
+    assert "unknown" not in translate(trained, "--max-len-b", 5, stdin="jump\n").stderr
+
+
+def test_standard_input_is_read_in_blocks(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 1,000 lines unless somebody types them, or --buffer says otherwise."""
+    sizes: list[int] = []
+
+    def translate_block(self: Model, lines: list[str], **options: Any) -> list[Translation]:
+        sizes.append(len(lines))
+        return [Translation(line) for line in lines]
+
+    monkeypatch.setattr(Model, "translate", translate_block)
+    for options, typed, expected in (
+        ([], False, [1000, 200]),
+        ([], True, [1] * 1200),
+        (["--buffer", "500"], False, [500, 500, 200]),
+        (["--buffer", "500"], True, [500, 500, 200]),
+    ):
+        stdin = io.TextIOWrapper(io.BytesIO(b"The dog\n" * 1200))
+        monkeypatch.setattr(stdin, "isatty", lambda typed=typed: typed, raising=False)
+        monkeypatch.setattr(sys, "stdin", stdin)
+        sizes.clear()
+        assert translate_main([str(checkpoint), "--device", "cpu", *options]) == 0
+        assert sizes == expected
+        assert len(capsys.readouterr().out.splitlines()) == 1200
+
+
+@pytest.mark.parametrize("chunk", [b"x", "\u00e9".encode(), "\U0001f600".encode(), b"\xff"])
+def test_of_a_line_without_end_little_is_kept(chunk: bytes) -> None:
+    """And the next line is the next one."""
+    stream = io.BytesIO(b"a\n" + chunk * (5 * LONGEST) + b"\nb\r\nc")
+    first, long, *rest = read_lines(stream)
+    assert (first, rest) == ("a", ["b", "c"])
+    assert LONGEST < len(long) <= 4 * LONGEST + 3
+
+
+def test_python_translates_alike(prepared: Path, checkpoint: Path, expected: list[str]) -> None:
+    """Our own object, and fairseq's, which is told how the data were tokenised."""
+    raw = (prepared / "text" / "test.raw.src").read_text(encoding="utf-8").splitlines()
+    options: dict[str, Any] = {"beam": 3, "lenpen": 0.4, "max_len_b": 12}
+    model = sut_fairseq.load(checkpoint, device="cpu")
+    assert [one.text for one in model.translate(raw, **options)] == expected
+    place = (str(checkpoint.parent), checkpoint.name, str(prepared))
+    hub = UniversalTransformerModel.from_pretrained(*place)
+    assert hub.translate(raw, **options) == expected
+    plain = UniversalTransformerModel.from_pretrained(*place, tokenizer="space")
+    assert plain.translate(raw, **options) != expected, "what is asked for is done"
 
 
 def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path: Path) -> None:
@@ -238,7 +372,7 @@ def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path:
     folder = (tmp_path / "first").rename(tmp_path / "second")
     names = {path.name for path in folder.iterdir()}
     languages = {"dict.src.txt", "dict.tgt.txt"}
-    assert names == {"checkpoint.pt", "tokenization.json", "subwords.bpe", *languages}
+    assert names == {"checkpoint.pt", "README.md", "tokenization.json", "subwords.bpe", *languages}
     exported = torch.load(folder / "checkpoint.pt", weights_only=True)
     assert "last_optimizer_state" not in exported
     assert exported["cfg"]["task"]["source_lang"] == "src"
@@ -250,6 +384,41 @@ def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moved.pt", "second"]
     (folder / "subwords.bpe").unlink()
     assert_refused(translate(folder, ok=False), "names subwords.bpe, which is not there")
+
+
+def test_other_words_of_the_same_size(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Whatever loads the checkpoint sees them; one that says nothing of words is as before."""
+    other = shutil.copytree(prepared, tmp_path / "other")
+    lines = (prepared / "dict.src.txt").read_text(encoding="utf-8").splitlines()
+    for side in LANGUAGES:
+        write(other / f"dict.{side}.txt", [lines[1], lines[0], *lines[2:]])
+    sentence = "words of the data are others than those that the model was trained with (2 of"
+    for command in (
+        ("sut-translate", checkpoint),
+        ("sut-evaluate", "--path", checkpoint),
+        ("sut-macs", "--path", checkpoint),
+        ("sut-report", "--path", checkpoint, "--out", tmp_path / "report"),
+    ):
+        finished = run(*command, "--data", other, ok=False)
+        assert_refused_by(command[0], finished, sentence)
+    trainings = ("--share-all-embeddings", "--arch", "sut_tiny", *SMALL, "--save-dir", tmp_path)
+    for finished in (
+        generate(other, checkpoint, *SEARCH, ok=False),
+        on_cpu("fairseq-interactive", other, "--path", checkpoint, ok=False, stdin="A"),
+        train(other, tmp_path, *trainings, "--restore-file", checkpoint, ok=False),
+        train(other, tmp_path, *trainings, "--finetune-from-model", checkpoint, ok=False),
+    ):
+        assert finished.status == 1 and "Traceback" not in finished.stderr
+        assert (
+            finished.last_line.startswith("error: the source ") and sentence in finished.last_line
+        )
+
+    state = torch.load(checkpoint, weights_only=True)
+    for name in [name for name in state["model"] if "words" in name]:
+        del state["model"][name]
+    torch.save(state, tmp_path / "old.pt")
+    old = translate(tmp_path / "old.pt", "--data", other, *SEARCH, stdin="A girl\n")
+    assert old.stderr == "" and len(old.stdout.splitlines()) == 1
 
 
 def test_words_as_they_stand(trained: Path, data: Path) -> None:
@@ -276,11 +445,57 @@ def test_refused(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def assert_refused(finished: Finished, sentence: str) -> None:
+    assert_refused_by("sut-translate", finished, sentence)
+
+
+def assert_refused_by(command: str, finished: Finished, sentence: str) -> None:
     assert finished.status == 2
     assert finished.stdout == ""
-    assert finished.last_line.startswith("sut-translate: error: ")
+    assert finished.last_line.startswith(f"{command}: error: ")
     assert sentence in finished.last_line
     assert "Traceback" not in finished.stderr
+
+
+def test_a_report_reads_raw_text_as_translation_does(
+    prepared: Path, checkpoint: Path, expected: list[str], tmp_path: Path
+) -> None:
+    """The tokenisation is found; answers at a threshold are those of fairseq-generate at it."""
+    text = "The dog doesn't see the gr\u00fcne Zebra!"
+    fixed = ("--path", checkpoint, "--out", tmp_path)
+    finished = run("sut-report", *fixed, "--sentence", text, "--format", "svg")
+    symbols = TextSide("en", "bpe", prepared / "subwords.bpe").encode(text).split()
+    known = {line.split()[0] for line in (prepared / "dict.src.txt").read_text().splitlines()}
+    unknown = [symbol for symbol in symbols if symbol not in known]
+    assert len(symbols) > 8 and len(unknown) >= 1
+    assert finished.stdout.splitlines()[0] == f"source: {' '.join(symbols)} </s>"
+    told = [line for line in finished.stderr.splitlines() if "does not know" in line]
+    assert [line.split("`")[1] for line in told] == list(dict.fromkeys(unknown))
+
+    numbers = range(1, SIZES["test"] + 1)
+    asked = ("--number", *numbers, *words("--max-len 12 --html --thresholds 0.3 0.6"))
+    run("sut-report", *fixed, *asked)
+    document = document_of(tmp_path / "report.html")
+    assert document["thresholds"] == [0.3, 0.6, 0.999] and document["chosen"] == 2
+    raw = (prepared / "text" / "test.raw.src").read_text().splitlines()
+    references = (prepared / "text" / "test.raw.tgt").read_text().splitlines()
+    assert [one["name"] for one in document["sentences"]] == [f"test {n}" for n in numbers]
+    assert [one["text"].replace(" ", "") for one in document["sentences"]] == [
+        line.replace(" ", "").replace("\u201c", '"').replace("\u201d", '"') for line in raw
+    ]
+    assert len(references) == len(document["sentences"])
+    side = TextSide("de", "bpe", prepared / "subwords.bpe")
+    skipped = []
+    for number, threshold in enumerate(document["thresholds"]):
+        overrides = ("--model-overrides", f"{{'alpha_threshold': {threshold}}}")
+        path = tmp_path / "generated.txt"
+        path.write_text(
+            generate(prepared, checkpoint, *words("--beam 1 --max-len-b 12"), *overrides).stdout
+        )
+        generated = [side.decode(text) for _, text in read_generated(path, SIZES["test"])]
+        answers = [one["answers"][number] for one in document["sentences"]]
+        assert [one["text"] for one in answers] == generated
+        skipped.append(sum(one["skipped"] for one in answers))
+    assert skipped[0] > skipped[1] > skipped[2]
 
 
 def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:

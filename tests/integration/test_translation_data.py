@@ -264,6 +264,7 @@ def test_help(repository: Path, tmp_path: Path, script: str) -> None:
         (["--max-ratio", "nan"], "--max-ratio must be at least 1, but is nan instead", 1),
         (["--tokenized"], "--tokenized needs --moses SRC TGT", 1),
         (["--moses", "en", "German"], "--moses: The language `German` is not a code of two", 1),
+        (["--split-symbols", "--moses", "en", "de"], "--split-symbols is for formal languages", 1),
         (["--bpe", "9", "--words"], "not allowed with argument --bpe", 2),
         (["--bpe", "9", "--sentencepiece", "9"], "not allowed with argument --bpe", 2),
         (["--bpe", "9"], "t, line 2 is blank", 1),

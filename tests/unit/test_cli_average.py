@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sut_fairseq.cli import _averaging
-from sut_fairseq.cli._averaging import ParameterAverage, write_atomically
+from sut_fairseq.cli._averaging import ParameterAverage
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import read_validation_log
 from sut_fairseq.cli.average import main
@@ -181,31 +180,6 @@ def test_what_the_new_checkpoint_keeps(tmp_path: Path) -> None:
     extra = state["extra_state"]
     assert extra["val_loss"] is None, "nobody has validated the mean"
     assert [source["file"] for source in extra["averaged_from"]] == ["2.pt", "4.pt"]
-
-
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    output = tmp_path / "mean.pt"
-    output.write_text("old")
-
-    def fail(state: object, file: Any) -> None:
-        file.write(b"half of it")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(_averaging.torch, "save", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_atomically({"model": {}}, output)
-    assert output.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [output]
-
-
-def test_an_existing_output_is_replaced(tmp_path: Path) -> None:
-    output = tmp_path / "mean.pt"
-    output.write_text("old")
-    write_atomically({"model": _one(1)}, output)
-    assert _averaged(output) == [1.0]
-    assert list(tmp_path.iterdir()) == [output]
 
 
 def test_a_refused_input_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,8 +17,16 @@ from torch import nn
 from sut_fairseq.analysis import complexity
 from sut_fairseq.analysis.complexity import PRODUCTS, REPEATED, Complexity, count, without_padding
 from sut_fairseq.cli.macs import main
+from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from tests.models import HALTING, MIXTURE, SMALL, lower_threshold, small_model
+from tests.models import (
+    HALTING,
+    MIXTURE,
+    SMALL,
+    lower_threshold,
+    small_model,
+    small_recurrent,
+)
 
 
 @dataclass(frozen=True)
@@ -324,16 +332,19 @@ def test_tied_parameters_count_once() -> None:
     assert count(untied, [pair]).params - count(tied, [pair]).params == words
 
 
+@pytest.mark.parametrize("matrices", ["shared", "own"])
 @pytest.mark.parametrize("retrievals", [1, 3])
-def test_compositional_attention_meets_the_formula(retrievals: int) -> None:
+def test_compositional_attention_meets_the_formula(retrievals: int, matrices: str) -> None:
     """Beside heads: R values, and the scores by which each of S searches chooses among them."""
     n, m, steps, d, head_dim, dim, searches = 5, 7, 4, 16, 8, 3, 2
+    num_values = retrievals * (searches if matrices == "own" else 1)
     batch = {
         "src_tokens": torch.full((1, n), 5),
         "src_lengths": torch.tensor([n]),
         "prev_output_tokens": torch.full((1, m), 5),
     }
     options = dict(attention_retrievals=retrievals, attention_retrieval_dim=dim)
+    options["attention_value_matrices"] = matrices
     heads, composed = (
         count(small_model(attention_kind=kind, **options), [batch])
         for kind in ("multihead", "compositional")
@@ -342,8 +353,68 @@ def test_compositional_attention_meets_the_formula(retrievals: int) -> None:
     queries = steps * (n + 2 * m)  # of the encoder's and of the decoder's two attentions
     pairs = steps * (n * n + m * m + m * n)  # of queries and keys
     products = pairs * searches * (retrievals - 1) * head_dim
-    products += chooses * queries * searches * retrievals * (dim + head_dim)
+    products += chooses * queries * searches * retrievals * 2 * head_dim
     assert composed.by_kind[PRODUCTS] - heads.by_kind[PRODUCTS] == products
-    values = d * head_dim * (retrievals - searches) * (steps * (n + m) + steps * n)
-    scores = chooses * queries * searches * dim * (d + retrievals * head_dim)
+    values = d * head_dim * (num_values - searches) * (steps * (n + m) + steps * n)
+    scores = chooses * queries * searches * dim * (d + head_dim)
     assert composed.macs - heads.macs == values + scores
+
+
+@pytest.mark.parametrize("attend", ["after", "before"])
+@pytest.mark.parametrize("attender", list(ATTENDERS))
+def test_recurrent_models_meet_the_formula(attender: str, attend: str) -> None:
+    n, m, e, d, w, vocabulary = 5, 7, 8, 12, 6, 11
+    model = small_recurrent(attender=attender, attend=attend)
+    pair = {
+        "src_tokens": torch.full((1, n), 5),
+        "src_lengths": torch.tensor([n]),
+        "prev_output_tokens": torch.full((1, m), 5),
+    }
+    found = count(model, [pair])
+
+    def gru(size: int, hidden: int) -> int:
+        return 3 * hidden * (size + hidden + 2)
+
+    # Of all m queries; with "before" keys are projected anew for each of them.
+    keys = (m if attend == "before" else 1) * n * d * d
+    offsets = n if attend == "before" else n + m - 1
+    places = (m if attend == "before" else 1) * offsets * d * d
+    location = m * (d * w + w + gru(w, w) + 3 * (w + 1) + w + 1)
+    projections = {
+        "additive": keys + m * d * d + m * n * d,
+        "multiplicative": m * d * d,
+        "scaled-dot": 0,
+        "transformer": 0,
+        "transformer-xl": keys + places + m * (d * d + d),
+        "location": location,
+        "mix": location + m * d * d + m * (d + 1),
+    }[attender]
+    searched = {"additive": 0, "location": 0, "transformer-xl": n + offsets}.get(attender, n)
+    decoder = m * (gru(e + d, d) if attend == "before" else gru(e, d) + 2 * d * d + d)
+    encoder = n * (gru(e, d) + e * d)
+    assert found.by_part["encoder"] == encoder
+    assert found.by_kind["attention projections"] == projections
+    assert found.macs == encoder + decoder + projections + m * d * vocabulary
+    assert found.macs_full - found.macs == m * d * (searched + n)
+
+
+@pytest.mark.parametrize("mixes", [False, True])
+def test_a_gaze_that_moves_meets_the_formula(mixes: bool) -> None:
+    """Instead of keys, or beside them, a weighter for each head."""
+    n, m, steps, d, heads, head_dim, w = 5, 7, 4, 16, 2, 8, 6
+    pair = {
+        "src_tokens": torch.full((1, n), 5),
+        "src_lengths": torch.tensor([n]),
+        "prev_output_tokens": torch.full((1, m), 5),
+    }
+    kind = "mix" if mixes else "location"
+    content, moving = (
+        count(small_model(cross_attention=name, location_hidden_size=w), [pair])
+        for name in ("content", kind)
+    )
+    gru = 3 * w * (w + w + 2)
+    weighter = head_dim * w + w + gru + 3 * (w + 1) + w + 1 + mixes * (head_dim + 1)
+    keys = 0 if mixes else steps * n * d * d
+    assert moving.macs - content.macs == steps * m * heads * weighter - keys
+    products = 0 if mixes else steps * m * n * d
+    assert content.by_kind[PRODUCTS] - moving.by_kind[PRODUCTS] == products

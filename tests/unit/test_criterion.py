@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.sequence_generator import SequenceGenerator
+from torch import Tensor
 
 from sut_fairseq import losses
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
@@ -82,6 +83,25 @@ def test_the_balance_does_not_depend_on_the_batch_size() -> None:
     for name, gradient in gradients[0].items():
         # fairseq computes the cross-entropy in float32 whatever the model.
         torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-6)
+
+
+def test_autocast_in_training_alone() -> None:
+    """The scores in bfloat16; the objective and all that is logged in float32."""
+    model = small_model(**MIXTURE, **HALTING, dtype=torch.float32)
+    dtypes = []
+    model.register_forward_hook(lambda module, inputs, output: dtypes.append(output[0].dtype))
+    sample = copies_of_a_batch()
+    criterion = CrossEntropyWithAuxiliaryCriterion(
+        task(), False, 0.1, weights=WEIGHTS, autocast="bfloat16"
+    )
+    loss, _, log = criterion.train()(model.train(), sample)
+    loss.backward()
+    assert {p.grad.dtype for p in model.parameters()} == {torch.float32}
+    assert {loss.dtype, *(v.dtype for v in log.values() if isinstance(v, Tensor))} == {
+        torch.float32
+    }
+    criterion.eval()(model.eval(), sample)
+    assert dtypes == [torch.bfloat16, torch.float32]
 
 
 def test_a_dense_model_without_halting_has_no_terms() -> None:

@@ -16,11 +16,13 @@ from sut_fairseq.experiments.commands import read_words, words
 from sut_fairseq.experiments.formulas import evaluate
 from sut_fairseq.experiments.schema import (
     Ablation,
+    Claim,
     Document,
     Evaluation,
     Published,
     Size,
     Stage,
+    Summary,
 )
 from sut_fairseq.experiments.settings import Choice, compose, stages
 
@@ -148,6 +150,10 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
         ("extends: _comon", "there is no file _comon.yaml (did you mean `_common`?)"),
         ("extends: mine", "extends itself: mine -> mine."),
         ("shows: x\nmetric: y\nsizes: {one: {}}", "needs the key `models`."),
+        (
+            "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\nevaluation: {checkpoint: lats}",
+            "evaluation.checkpoint` must be one of best, last, but is lats",
+        ),
     ],
 )
 def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
@@ -227,6 +233,34 @@ def test_the_example_has_every_key(repository: Path) -> None:
         (Ablation, content["ablations"]["halting"]),
         (Evaluation, content["evaluation"]),
         (Published, content["published"][0] | content["published"][1]),
+        (Claim, content["claims"][0]),
+        (Summary, content["summaries"][0]),
     ):
         assert {one.name for one in fields(kind)} == part.keys()
     assert text in (repository / "docs" / "experiments.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"models": ["c"]}, "summaries: Table 1: model` must be one of a, b, but is c instead"),
+        ({"splits": ["z"]}, "summaries: Table 1: split` must be one of x, y, but is z instead"),
+        (
+            {"measure": "bleu"},
+            "must be one of percent, before_eos, attention_loss, absolute_error, but is bleu",
+        ),
+        ({"mean": True}, "unknown key"),
+    ],
+)
+def test_a_summary_of_what_there_is_not_is_refused(
+    tmp_path: Path, changed: dict[str, Any], sentence: str
+) -> None:
+    summary = {"title": "Table 1", "splits": ["x"]}
+    keys = {"prepare": {"x": "scan", "y": "scan"}}
+    assert reading.read(str(write(tmp_path, summaries=[summary], **keys))).summaries[0].splits == [
+        "x"
+    ]
+    path = write(tmp_path, "bad", summaries=[{**summary, **changed}], **keys)
+    with pytest.raises(InputError, match="^[^\n]*$") as caught:
+        reading.read(str(path))
+    assert sentence in str(caught.value)

@@ -205,7 +205,7 @@ def test_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     def mean_gate(statistics: Any) -> Tensor:
         return statistics.gate[0] / statistics.weight
 
-    options = auxiliary_criterion.weight_options()()
+    options = auxiliary_criterion.options_with_weights()()
     assert options.mean_gate_weight == 0.0 and options.mutual_information_weight == 0.0
     sample, experts = sample_of(batch()), dict(ffn_experts=3, ffn_top_k=2)
     model = small_model(**experts)

@@ -123,6 +123,21 @@ def test_a_weight_counts_like_repetition(loss: Callable[[RoutingStatistics], Ten
     assert float(weighted) != pytest.approx(float(loss(statistics_of(scores, 2))), abs=1e-6)
 
 
+def test_the_mean_over_workers_bounds_the_mutual_information_of_all() -> None:
+    """Minus an entropy is convex: each worker's batch alone asks for more balance (Jensen)."""
+    differences = []
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        parts = [
+            statistics_of(3 * torch.randn(6, NUM_EXPERTS, generator=generator).double())
+            for _ in range(2)
+        ]
+        mean = sum(losses.mutual_information(part) for part in parts) / 2
+        differences.append(float(mean - losses.mutual_information(parts[0] + parts[1])))
+    # The losses are negative: what is missing is information about the worker.
+    assert min(differences) > 0 and max(differences) < math.log(2)
+
+
 def test_call_weights_get_no_gradient() -> None:
     """Balancing the experts must not teach tokens when to halt."""
     scores = torch.randn(5, NUM_EXPERTS, requires_grad=True)

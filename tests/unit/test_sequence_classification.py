@@ -22,35 +22,15 @@ from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from sut_fairseq.tasks.balanced import BalancedLengths
-from sut_fairseq.tasks.sequence_classification import (
-    SequenceClassificationConfig,
-    SequenceClassificationTask,
-)
-from tests.comparison import randomise
-from tests.models import HALTING, MIXTURE, SMALL, dictionary
+from tests.models import HALTING, MIXTURE, dictionary
+from tests.models import classification_task as task
+from tests.models import small_classifier as classifier
 from tests.models import task as other_task
 
 WORDS = dictionary()
 LENGTHS = (6, 2, 4)
 PLAIN: dict[str, Any] = {}
 EVERYTHING: dict[str, Any] = {**MIXTURE, **HALTING, "encoder_normalize_before": True}
-
-
-def task() -> SequenceClassificationTask:
-    return SequenceClassificationTask(
-        SequenceClassificationConfig(), dictionary(), dictionary(5, "v")
-    )
-
-
-def classifier(seed: int = 3, **options: Any) -> EncoderClassifier:
-    """In evaluation mode, float64; the halting unit is random, so that tokens differ in depth."""
-    torch.manual_seed(seed)
-    config = replace(EncoderClassifierConfig(), **{**SMALL, **options})
-    model = EncoderClassifier.build_model(config, task()).double().eval()
-    for name, module in model.named_modules():
-        if name.endswith(("halting", "positions")):
-            randomise(module, seed, scale=1.0)
-    return model
 
 
 def sources(side: str = "left", extra: int = 0, rows: slice = slice(None)) -> Tensor:

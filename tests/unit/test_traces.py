@@ -132,6 +132,31 @@ def test_weights_of_the_first_step_by_their_equations(kind: str) -> None:
             assert_same(found[sentence, :, i], expected)
 
 
+@pytest.mark.parametrize("kind", ["plain", "mixture", "masked", "router halting"])
+def test_experts_are_those_that_the_routers_choose(kind: str) -> None:
+    model = small_model(**KINDS[kind])
+    tokens, real = INPUTS["src_tokens"], REAL["encoder"]
+    for name, steps in traced(model).items():
+        layers = ["self_attention", "cross_attention", "feed_forward"]
+        if name == "encoder":
+            layers.remove("cross_attention")
+        assert list(steps.experts) == ([] if kind == "plain" else layers)
+        for indices, weights in steps.experts.values():
+            assert indices.shape == weights.shape == (*steps.computed.shape, 2)
+            assert torch.equal(indices >= 0, steps.computed[..., None].expand_as(indices))
+            assert torch.equal(weights.isnan(), indices < 0)
+            assert_same(
+                weights.sum(-1)[steps.computed], torch.ones(int(steps.computed.sum())).double()
+            )
+    if kind == "plain":
+        return
+    block, states = model.encoder.stack.block, model.encoder.embedding(tokens).detach()
+    expected = block.self_attention.router(states[real])
+    indices, weights = traced(model)["encoder"].experts["self_attention"]
+    assert torch.equal(indices[0][real], expected.expert_indices)
+    assert_same(weights[0][real], expected.expert_weights.detach())
+
+
 @pytest.mark.parametrize("kind", ["halting", "mixture", "act", "router halting"])
 def test_batch_mates_padding_and_layout_change_nothing(kind: str) -> None:
     model = small_model(**KINDS[kind])

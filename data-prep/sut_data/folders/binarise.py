@@ -11,6 +11,7 @@ from pathlib import Path
 from sut_data.errors import InputError
 from sut_data.text.pairs import SIDES
 from sut_data.text.treatment import Counts
+from sut_data.waiting import waiting
 
 LOG = "fairseq-preprocess.log"
 
@@ -34,7 +35,7 @@ def binarise(folder: Path, splits: Iterable[str], joined: bool, workers: int) ->
     arguments += ["--testpref", ",".join(f"text/{test}" for test in tests)]
     arguments += ["--workers", str(workers)] + (["--joined-dictionary"] if joined else [])
     program = "from fairseq_cli.preprocess import cli_main; cli_main()"
-    with open(folder / LOG, "w", encoding="utf-8") as log:
+    with open(folder / LOG, "w", encoding="utf-8") as log, waiting("binarising"):
         # cwd: a folder named fairseq where the user stands must not be taken for the package, and
         # relative paths hold no comma, at which fairseq would cut them.
         status = subprocess.run(

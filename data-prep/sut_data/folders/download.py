@@ -14,16 +14,21 @@ import fcntl
 import gzip
 import hashlib
 import http.client
+import time
 import urllib.error
 import urllib.request
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from sut_data.errors import InputError
+from sut_data.files import written_whole
 
 BLOCK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
+SLOWEST = 1 << 10  # bytes per second, over any TIMEOUT seconds
+LARGEST = 4 << 30  # bytes of a file; the largest published one has less than a quarter
 WITHOUT = "or fetch it in another way and give its folder with --raw"
 
 
@@ -76,8 +81,8 @@ def _recorded(destination: Path) -> str | None:
 
 def _record(destination: Path, checksum: str) -> None:
     """Write the checksum in the form that `sha256sum --check` reads."""
-    record = destination.with_name(destination.name + ".sha256")
-    record.write_text(f"{checksum}  {destination.name}\n", encoding="ascii")
+    with written_whole(destination.with_name(destination.name + ".sha256")) as record:
+        record.write_text(f"{checksum}  {destination.name}\n", encoding="ascii")
 
 
 def _checksum(path: Path, of_content: bool) -> str:
@@ -87,6 +92,8 @@ def _checksum(path: Path, of_content: bool) -> str:
         with gzip.open(path) if of_content else open(path, "rb") as stream:
             for block in iter(lambda: stream.read(BLOCK), b""):
                 digest.update(block)
+                if stream.tell() > LARGEST:
+                    return "undecodable"  # there is no end to what it holds
     except (gzip.BadGzipFile, zlib.error, EOFError):
         return "undecodable"
     return digest.hexdigest()
@@ -122,6 +129,9 @@ def _complete(url: str, part: Path) -> None:
                 # Nothing is missing, or there is too much; starting again is always right.
                 version.unlink(missing_ok=True)
                 _receive(url, stream, version)
+        except InputError:
+            _discard(part)
+            raise
         except (http.client.HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             reason = getattr(reason, "strerror", None) or reason
@@ -151,6 +161,7 @@ def _receive(url: str, stream: IO[bytes], version: Path) -> None:
             _note_version(response, version)
         length = response.headers.get("Content-Length")
         total = have + int(length) if length else None
+        _check_size(url, total or 0)
         with tqdm(
             total=total,
             initial=have,
@@ -159,12 +170,44 @@ def _receive(url: str, stream: IO[bytes], version: Path) -> None:
             desc=Path(stream.name).stem,
             disable=None,
         ) as bar:
-            for block in iter(lambda: response.read(BLOCK), b""):
+            for block in _blocks(response):
+                have += len(block)
+                _check_size(url, have)
                 stream.write(block)
                 bar.update(len(block))
     stream.flush()
     if total is not None and stream.tell() != total:
         raise ConnectionError(f"the connection ended after {stream.tell():,} of {total:,} bytes")
+
+
+def _check_size(url: str, num_bytes: int) -> None:
+    """Refuse a file that would fill the disk.
+
+    Raises:
+        InputError: if it has more bytes than any file that is fetched here.
+    """
+    if num_bytes > LARGEST:
+        raise InputError(
+            f"{url} is not the published file: it has {num_bytes:,} bytes or more, but at most "
+            f"{LARGEST:,} are taken; fetch it in another way and give its folder with --raw."
+        )
+
+
+def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """What the server sends, as it comes.
+
+    Raises:
+        ConnectionError: if that is next to nothing; the timeout of the socket is for nothing.
+    """
+    since, received = time.monotonic(), 0
+    while block := response.read1(BLOCK):
+        yield block
+        received += len(block)
+        seconds = time.monotonic() - since
+        if seconds >= TIMEOUT:
+            if received < SLOWEST * seconds:
+                raise ConnectionError(f"only {received:,} bytes came in {seconds:.0f} seconds")
+            since, received = time.monotonic(), 0
 
 
 def _starts_at(response: http.client.HTTPResponse, start: int) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.errors import InputError
-from sut_data.files import written_whole
+from sut_data.files import is_alive, written_whole
 
 STAMP = "prepared.json"
 STAMP_FILES = re.compile(r"(\.\d+-)?prepared\.json")
@@ -77,21 +77,8 @@ def _remove_leftovers(out: Path, purpose: str) -> None:
     for folder in out.parent.iterdir():
         name, _, process = folder.name.rpartition("-")
         ours = name == f".{out.name}.{purpose}" and process.isdigit()
-        if ours and not _is_alive(int(process)):
+        if ours and not is_alive(int(process)):
             shutil.rmtree(folder)
-
-
-def _is_alive(process: int) -> bool:
-    """Tell whether another process with this number runs."""
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it belongs to somebody else, so it exists
-    return True
 
 
 def is_whole(out: Path, stamp: dict[str, Any]) -> bool:

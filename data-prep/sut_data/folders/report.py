@@ -16,6 +16,7 @@ from sut_data.text.treatment import Counts
 
 FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
 DEFAULT_TASK = "translation"
+WORTH_A_WARNING = 0.05  # of the references of a set
 
 
 def vocabulary_size(dictionary: Path) -> int:
@@ -23,8 +24,14 @@ def vocabulary_size(dictionary: Path) -> int:
     return sum(1 for _ in read_lines(dictionary)) + 4
 
 
-def report(out: Path, counts: dict[str, Counts]) -> None:
-    """Print the counts of every split and the vocabulary sizes."""
+def report(out: Path, counts: dict[str, Counts], remedy: str = "") -> None:
+    """Print the counts of every split and the vocabulary sizes.
+
+    Args:
+        out: the prepared folder.
+        counts: of its splits.
+        remedy: what would give more references a chance to match.
+    """
     rows = [("split", "pairs", "longest src", "longest tgt", "unknown words")]
     for split, row in counts.items():
         unknown = f"{row.unknown_src} src, {row.unknown_tgt} tgt"
@@ -38,6 +45,16 @@ def report(out: Path, counts: dict[str, Counts]) -> None:
             print(f"dropped from {split}: {total} of {row.pairs + total} pairs ({reasons})")
     sizes = [vocabulary_size(out / f"dict.{side}.txt") for side in SIDES]
     print(f"vocabulary: {sizes[0]} src, {sizes[1]} tgt")
+    warned = False
+    for split, row in counts.items():
+        if row.unreachable >= WORTH_A_WARNING * row.pairs and row.unreachable:
+            warned = True
+            print(
+                f"warning: {row.unreachable:,} of {row.pairs:,} references of {split} have a word "
+                "that the training text lacks; no output can match them exactly."
+            )
+    if warned and remedy:
+        print(remedy)
 
 
 def user_dir() -> str:

@@ -51,7 +51,7 @@ def make_parser(program: str, description: str, sizes: Sizes, epilog: str) -> Pa
     parser = preparation.make_parser(program, description, None, limit, epilog)
     parser.add_argument(
         "--sizes", type=whole_number, nargs=len(sizes), metavar=sizes._fields, default=[*sizes],
-        help=f"samples of each part, of all its depths (default: {' '.join(map(str, sizes))})",
+        help=f"samples in each part, over all its depths (default: {' '.join(map(str, sizes))})",
     )  # fmt: skip
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
     return parser

@@ -38,8 +38,8 @@ Parts = dict[str, list[Example]]
 def make_parser(program: str, description: str, raw: str, epilog: str = "") -> Parser:
     """Return the parser of `preparation.make_parser` for a data set whose limit is random."""
     limit = (
-        "N random examples of each part; other sizes than the published ones are then reported, "
-        "not refused"
+        "N random examples of each part; sizes that differ from the published ones are then "
+        "reported, not refused"
     )
     return preparation.make_parser(program, description, raw, limit, epilog)
 

@@ -37,7 +37,7 @@ def make_parser(
         description, epilog: what `--help` says before and after the options.
         raw, limit: help texts of `--raw` and `--limit`; without the first there is no `--raw`.
     """
-    parser = Parser(program, description, epilog)
+    parser = Parser(program, description, epilog, examples=_examples(program, raw is not None))
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     if raw is not None:
         parser.add_argument("--raw", type=Path, metavar="DIR", help=raw)
@@ -45,6 +45,14 @@ def make_parser(
         "--limit", type=whole_number, metavar="N", help=f"for a quick look, {limit}"
     )
     return parser
+
+
+def _examples(program: str, takes_files: bool) -> list[str]:
+    """Two command lines: the whole data set, and one that is quicker to have."""
+    call = f"bash data-prep/{program}" if program.endswith(".sh") else program
+    name = program.removesuffix(".sh").split()[-1]
+    quick = f"--raw raw/{name}" if takes_files else "--limit 500"
+    return [f"{call} --out data-bin/{name}", f"{call} {quick} --out data-bin/{name}"]
 
 
 def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> str:

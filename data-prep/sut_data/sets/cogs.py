@@ -59,7 +59,7 @@ def main(program: str, argv: Sequence[str]) -> None:
         "Prepare COGS (Kim and Linzen, 2020) for fairseq: sentences and their logical forms.",
         "folder with train.tsv, dev.tsv, test.tsv and gen.tsv (the corrected one of 2022), plain "
         "or .gz; without it they are downloaded",
-        "The generalisation set is the further set `gen` (`fairseq-generate --gen-subset gen`); "
+        "The generalisation set is the additional set `gen` (`fairseq-generate --gen-subset gen`); "
         "its column `type` holds the 21 types of generalisation. valid and test have that column "
         "too. No model can get all of gen right: 1,634 of its logical forms, nearly all of "
         "cp_recursion and pp_recursion, have words that the training set lacks (variables "

@@ -63,18 +63,18 @@ def main(program: str, argv: Sequence[str]) -> None:
         "target of one token.",
         SIZES,
         "There are 8 symbols and 9 random bijections; depth is the number of functions. train and "
-        "valid have depths 1 to 5 in the same proportions, the further set valid_deep 6 to 8, "
-        "test 9 and 10, all with the column `depth` but train. All 72 samples of one function are "
-        "in train; depths 2 and 3, of which only 648 and 5,832 exist, are used up, and 4 and 5 "
-        "share the rest. No sample is there twice. The same seed gives the same functions and, "
-        "without --limit, line by line the same samples in both directions. The size of train is "
-        "the published one (Csordas et al., 2022); the samples were not published, and the other "
-        "sizes are ours: 1,000 of each depth in valid_deep and test.",
+        "valid have depths 1 to 5 in equal proportions, the additional set valid_deep has 6 to 8, "
+        "test 9 and 10; all but train have the column `depth`. All samples differ: train has all "
+        "72 of depth 1, depths 2 and 3 are used up (648 and 5,832 exist), and 4 and 5 share the "
+        "rest. The same seed gives the same functions and, without --limit, line by line the same "
+        "samples in both directions. The size of train is the published one (Csordas et al., "
+        "2022); the samples were not published, and the other sizes are ours: 1,000 of each depth "
+        "in valid_deep and test.",
     )
     parser.add_argument(
         "--direction", choices=["forward", "backward"], default="forward",
-        help="the symbol first, then the functions in the order in which they are applied "
-        "(forward, default), or everything the other way round",
+        help="forward (default): the symbol, then the functions in the order of their application; "
+        "backward: the reverse",
     )  # fmt: skip
     args = parser.parse_args(argv)
 

@@ -194,18 +194,18 @@ def main(program: str, argv: Sequence[str]) -> None:
         "as the source, the relation between them as a target of one token.",
         "folder with train0 ... train6 and test0 ... test12, plain or .gz; without it they are "
         "downloaded",
-        "Trained on are the formulas of at most 6 operators; every tenth line that the split keeps "
-        "is the validation set. The test set is the same for every split: test0 to test12, with "
-        "the columns `operators` (0 to 12, where 12 stands for more too) and `A`, `B`, `C` (yes "
-        "or no: what those splits hold out of training). So the result of split A is the accuracy "
-        "on the test set's group A=yes. The training lines that A, B or C leave out are unseen "
-        "as well: they are the further set `heldout`. The set `short` are the training lines of at "
-        f"most {SHORT_OPERATORS} operators, for an easier beginning (`--train-subset short`).",
+        "Training has the formulas of at most 6 operators; every tenth of its lines is the "
+        "validation set. All splits have the same test set, test0 to test12, with the columns "
+        "`operators` (0 to 12, where 12 means 12 or more) and `A`, `B`, `C` (yes or no: whether "
+        "that split holds the line out of training). So the result of split A is the accuracy on "
+        "the group A=yes of the test set. The training lines that A, B or C hold out are the "
+        "additional set `heldout`. The set `short` has the training lines of at most 3 operators, "
+        "for an easier start (`--train-subset short`).",
     )
     parser.add_argument(
         "--split", choices=list(TRAINED_ON), default="full",
-        help="full (default); A, B or C hold out of training `( and ( not a ) )`, "
-        "`( and ( not X ) )` or `( and/or ( not X ) )`",
+        help="full (default), or without a pattern in training: A `( and ( not a ) )`, B "
+        "`( and ( not X ) )`, C `( and/or ( not X ) )`",
     )  # fmt: skip
     args = parser.parse_args(argv)
     urls = {name: ADDRESS + name for name in (*TRAIN_FILES, *TEST_FILES)}

@@ -1,4 +1,4 @@
-"""Your own parallel text, two aligned files for each set: words, BPE or sentencepiece.
+"""Your own parallel text, two aligned files for each set: words, symbols, BPE or sentencepiece.
 
 The resulting folder holds what fairseq reads (dict.src.txt, train.src-tgt.src.bin, ...), the
 sentences themselves and the columns under text/, how they were made (tokenization.json and the
@@ -23,22 +23,33 @@ from sut_data.text.subwords import BPE_WORDS, SENTENCEPIECE_SENTENCES
 from sut_data.text.tokenization import TextSide
 from sut_data.text.treatment import Counts, Treatment
 
+_REMEDY = (
+    "         Split words at brackets and other symbols with --split-symbols (formal languages),\n"
+    "         or into subwords with --bpe N (natural languages)."
+)
+
 
 def make_parser(program: str) -> Parser:
     """Return the command line of `parallel_text`."""
     parser = Parser(
         program,
-        "Make a folder that fairseq trains on out of parallel text, plain or .gz, UTF-8. "
-        "Line N of a source file belongs to line N of its target file. By default words are what "
-        "stands between spaces, and a blank line is an error.",
-        "With any option for natural text, a training pair with a blank side is dropped; every "
-        "drop is counted and reported. Subwords and the way the text was made are kept in the "
-        "folder (subwords.*, tokenization.json), as is the raw text of the evaluation sets "
-        "(text/*.raw.*). Text is streamed; BPE is learnt on the "
+        "Make a folder that fairseq-train reads from parallel text in UTF-8, plain or .gz. Line N "
+        "of a source file belongs to line N of its target file. By default words are what stands "
+        "between spaces, and a blank line is an error.",
+        "With any option that changes the text, training pairs with a blank side are dropped; "
+        "every drop is counted and reported. The folder keeps how its text was made (subwords.*, "
+        "tokenization.json) and the raw text of the evaluation sets (text/*.raw.*). BPE is learnt "
+        "on the "
         f"{BPE_WORDS:,} most frequent words, sentencepiece on at most "
         f"{SENTENCEPIECE_SENTENCES:,} lines, evenly spaced.\n\n"
         "Nothing appears at --out until everything is done and counted. A second run with the same "
         "inputs and options reuses the folder; anything else rebuilds it.",
+        examples=[
+            f"{program} --train train.de train.en --valid valid.de valid.en \\",
+            "    --test test.de test.en --moses de en --bpe 8000 --joined --out data-bin/mine",
+            f"{program} --train train.q train.a --valid valid.q valid.a \\",
+            "    --test test.q test.a --split-symbols --out data-bin/questions",
+        ],
     )
     for split in SPLITS:
         parser.add_argument(
@@ -47,25 +58,29 @@ def make_parser(program: str) -> Parser:
         )  # fmt: skip
     parser.add_argument(
         "--also", nargs=3, action="append", default=[], metavar=("NAME", "SRC", "TGT"),
-        help="a further evaluation set, for `fairseq-generate --gen-subset NAME`; repeatable",
+        help="an additional evaluation set, for `fairseq-generate --gen-subset NAME`; repeatable",
     )  # fmt: skip
     parser.add_argument(
         "--column", nargs=3, action="append", default=[], metavar=("SPLIT", "NAME", "FILE"),
-        help="one value for each pair of SPLIT, kept as text/SPLIT.NAME, to report scores by "
-        "group; repeatable",
+        help="a file with one value for each pair of SPLIT, to report scores by group; repeatable",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     parser.add_argument(
         "--limit", type=whole_number, metavar="N",
-        help="for a quick look, N pairs of each set, evenly spaced (before unfit ones are dropped)",
+        help="for a quick look, N pairs of each set, evenly spaced",
     )  # fmt: skip
     parser.add_argument(
         "--joined", action="store_true",
         help="one vocabulary, and one set of subwords, for both languages instead of two",
     )  # fmt: skip
-    natural = parser.add_argument_group("natural text")
+    natural = parser.add_argument_group("how text becomes symbols")
     kind = natural.add_mutually_exclusive_group()
-    kind.add_argument("--words", action="store_true", help="no subwords (default)")
+    kind.add_argument("--words", action="store_true", help="words between spaces (default)")
+    kind.add_argument(
+        "--split-symbols", action="store_true",
+        help="formal languages: split words at brackets, commas and all other symbols, so that "
+        "f(g(x)) has 7 symbols instead of one; sut-translate puts them together again",
+    )  # fmt: skip
     kind.add_argument("--bpe", type=int, metavar="N", help="byte pair encoding of N merges")
     kind.add_argument(
         "--sentencepiece", type=int, metavar="N",
@@ -77,7 +92,7 @@ def make_parser(program: str) -> Parser:
     )  # fmt: skip
     natural.add_argument(
         "--tokenized", action="store_true",
-        help="the text was tokenised so before; with --moses, which says how to undo it",
+        help="the text is already tokenised as Moses does; --moses says how to undo it",
     )  # fmt: skip
     natural.add_argument(
         "--max-length", type=int, metavar="N",
@@ -150,10 +165,16 @@ def read_treatment(args: argparse.Namespace) -> Treatment:
             TextSide(language)
         except InputError as error:
             raise InputError(f"--moses: {error}") from error
-    subwords = "bpe" if args.bpe else "sentencepiece" if args.sentencepiece else "words"
+    if args.split_symbols and args.moses:
+        raise InputError("--split-symbols is for formal languages: leave --moses out.")
+    chosen = {
+        "bpe": args.bpe,
+        "sentencepiece": args.sentencepiece,
+        "symbols": args.split_symbols,
+    }
     return Treatment(
         joined=args.joined,
-        subwords=subwords,
+        subwords=next((kind for kind, given in chosen.items() if given), "words"),
         size=args.bpe or args.sentencepiece or 0,
         languages=tuple(args.moses) if args.moses else (None, None),
         tokenized=args.tokenized,
@@ -186,6 +207,6 @@ def main(program: str, argv: Sequence[str]) -> None:
             fewer = thin(inputs, treatment.cleans, args.limit, folder)
             stamp = make_folder(out, fewer, treatment, {"limited": True})
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
-    report(out, counts)
+    report(out, counts, _REMEDY if treatment.subwords == "words" else "")
     command = training_command(out, counts, args.joined, args.arch, args.task)
     print("Train on it with:\n  " + command)

@@ -248,30 +248,31 @@ def main(program: str, argv: Sequence[str]) -> None:
         "folder with the published files (pcfgset/train.src, ...; plain or .gz); without it they "
         "are downloaded",
         "splits:\n"
-        "  pcfgset                   the random one\n"
-        "  systematicity             four pairs of functions are only tested\n"
-        "  productivity              trained on at most 8 functions, tested on more\n"
-        "  localism                  trained as pcfgset, tested on one function of 2 to 20 "
+        "  pcfgset                   random\n"
+        "  systematicity             four pairs of functions occur only in the test set\n"
+        "  productivity              at most 8 functions in training, more in the test set\n"
+        "  localism                  training as in pcfgset, tests of one function with 2 to 20 "
         "letters\n"
-        "  substitutivity            functions and synonyms that are equally frequent; the same "
-        "test with\n"
-        "                            synonyms is the further set `twin`\n"
-        "  substitutivity_primitive  synonyms are trained on alone only\n"
-        "  10k                       a smaller random one\n"
+        "  substitutivity            functions and their synonyms, equally frequent; the "
+        "additional\n"
+        "                            set `twin` is the test set with synonyms\n"
+        "  substitutivity_primitive  synonyms occur in training only alone\n"
+        "  10k                       random, smaller\n"
         "  pooled_systematicity, pooled_productivity\n"
         "                            not published: the evaluation files of the first three "
-        "divided anew by\n"
-        "                            the rule of that name, where their training files are not "
-        "at hand\n"
+        "splits,\n"
+        "                            divided again by the rule of that name (for when there "
+        "are no\n"
+        "                            training files)\n"
         "Evaluation sets have the column `functions`, the number of functions in the source.",
     )
     parser.add_argument(
         "--split", choices=[*SPLITS, *POOLED_SPLITS], default="pcfgset", metavar="NAME",
-        help="one of those below (default: pcfgset)",
+        help="one of the splits below (default: pcfgset)",
     )  # fmt: skip
     parser.add_argument(
         "--valid-size", type=int, default=1000, metavar="N",
-        help="where a split has no validation set, examples taken out of its training set "
+        help="for splits without a validation set: examples held out of the training set "
         "(default: 1000)",
     )  # fmt: skip
     args = parser.parse_args(argv)

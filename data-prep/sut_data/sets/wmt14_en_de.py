@@ -11,14 +11,13 @@ from __future__ import annotations
 import html
 import re
 import shutil
-import tarfile
-import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
 from sut_data.errors import InputError
 from sut_data.files import read_lines, write_lines
+from sut_data.folders.archives import files_of, unpacking
 from sut_data.folders.raw_files import find, obtain
 from sut_data.kit.corpora import Corpus, Sets, make_parser, prepare
 from sut_data.text.treatment import Treatment
@@ -100,23 +99,12 @@ def unpack(archive: Path, names: tuple[str, str], folder: Path) -> list[Path]:
         InputError: if the archive is damaged or lacks one.
     """
     missing = set(names)
-    try:
-        with tarfile.open(archive, "r|*") as tar:
-            for member in tar:
-                name = member.name.rsplit("/", 1)[-1]
-                stream = tar.extractfile(member) if name in missing else None
-                if stream is None:
-                    continue
-                print(f"unpacking {name} ...", flush=True)
-                with stream, open(folder / name, "wb") as copy:
-                    shutil.copyfileobj(stream, copy)
-                missing.discard(name)
-                if not missing:
-                    break
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise InputError(
-            f"{archive} cannot be unpacked ({error}): delete it and fetch it again."
-        ) from error
+    with unpacking(archive):
+        for name, stream in files_of(archive, names):
+            print(f"unpacking {name} ...", flush=True)
+            with open(folder / name, "wb") as copy:
+                shutil.copyfileobj(stream, copy)
+            missing.discard(name)
     if missing:
         raise InputError(f"{archive} does not hold {min(missing)}: fetch it again.")
     return [folder / name for name in names]
@@ -128,7 +116,7 @@ def segments(path: Path) -> Iterator[str]:
     Entities become characters (`&amp;` becomes `&`), as they are in the training text.
     """
     for line in read_lines(path):
-        match = re.search(r"<seg\b[^>]*>(.*)</seg>", line)
+        match = re.search(r"<seg\b[^<>]*>(.*)</seg>", line)
         if match:
             yield html.unescape(match[1]).strip()
 
@@ -152,13 +140,14 @@ def main(program: str, argv: Sequence[str]) -> None:
         "Prepare WMT'14 English to German: Europarl v7, Common Crawl and News Commentary v9 for "
         "training (4,520,620 pairs before filtering), newstest2013 and newstest2014. Moses "
         "normalisation and tokenisation, joint BPE and dictionary; training pairs with more than "
-        "250 symbols on one side, or one side more than 1.5 times as long, are dropped, counted.",
+        "250 symbols on one side, or one side more than 1.5 times as long, are dropped (and "
+        "counted).",
         "use the official archives or the files in them (europarl-v7.de-en.en, ..., also .gz) "
         "here, or the tokenised sample (train10k.en, newstest2013.en, ...)",
         32_000,
-        "Without --raw, about 1.7 GB are fetched from www.statmt.org; downloads are resumed after "
-        "an interruption, kept in data-bin/downloads, and compared with known checksums. Of "
-        "dev.tgz and test-full.tgz none are known: those of the first download are printed, "
+        "Without --raw, about 1.7 GB are downloaded from www.statmt.org. Interrupted downloads "
+        "continue; finished ones stay in data-bin/downloads and are compared with known checksums. "
+        "For dev.tgz and test-full.tgz none are known: those of the first download are printed, "
         "recorded (<file>.sha256) and required from then on.",
     )
     args = parser.parse_args(argv)

@@ -85,7 +85,7 @@ class Segmenter:
             InputError: if nothing is left to train on, or an evaluation pair has no symbols.
         """
         training, numbers = split == "train", count(1)
-        pairs, longest, unknown = 0, [0, 0], [0, 0]
+        pairs, longest, unknown, unreachable = 0, [0, 0], [0, 0], 0
         drops: Counter[str] = Counter()
         read = in_chunks(read_pairs(*files), f"segmenting {split}", lines)
         for chunk in ordered_map(partial(segment_chunk, self.models), read, self.workers):
@@ -111,6 +111,7 @@ class Segmenter:
                 else:
                     more = self._vocabulary.unknown(symbols)
                     unknown = [sum(both) for both in zip(unknown, more)]
+                    unreachable += more[1] > 0
             write_pairs(self.text / split, kept)
             pairs += len(kept)
         # What came in has gone out or is reported as dropped.
@@ -121,5 +122,5 @@ class Segmenter:
             )
         return Counts(
             pairs, longest[0], longest[1], unknown[0], unknown[1],
-            drops["blank"], drops["too_long"], drops["uneven"],
+            drops["blank"], drops["too_long"], drops["uneven"], unreachable,
         )  # fmt: skip

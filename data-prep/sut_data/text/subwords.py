@@ -54,6 +54,8 @@ def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
             "--bpe out."
         )
     path.write_text("#version: 0.2\n" + "".join(codes), encoding="utf-8", newline="\n")
+    if len(codes) < merges:
+        print(f"--bpe {merges:,}: the text has only {len(codes):,} merges to learn")
 
 
 class _Reversed(NamedTuple):
@@ -143,7 +145,7 @@ def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads
     Raises:
         InputError: if the size does not suit the text.
     """
-    from sentencepiece import SentencePieceTrainer
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
     model = io.BytesIO()
     try:
@@ -160,3 +162,6 @@ def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads
         reason = " ".join(str(error).split()) or "no reason given"
         raise InputError(f"--sentencepiece {size} does not suit this text: {reason}.") from error
     path.write_bytes(model.getvalue())
+    pieces = SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
+    if pieces < size:
+        print(f"--sentencepiece {size:,}: the text has only enough for {pieces:,} pieces")

@@ -1,8 +1,8 @@
 """From raw text to the symbols that a model reads, and back.
 
 Two steps each way: `tokenize` splits raw text into words as Moses does, `segment` splits words into
-subwords; `join` and `detokenize` undo them in reverse order. A prepared data folder says in
-`tokenization.json` how its two sides were made, so that any text can be treated alike later.
+subwords or symbols; `join` and `detokenize` undo them in reverse order. `tokenization.json` in a
+prepared folder says how its two sides were made, so that any text can be treated alike later.
 
 The libraries (sacremoses, subword-nmt, sentencepiece) are imported when first used.
 """
@@ -14,15 +14,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sut_data.errors import InputError
 from sut_data.files import written_whole
+from sut_data.text.splitting import join_symbols, split_symbols
 
 FILE = "tokenization.json"
 SIDES = ("src", "tgt")
-SUBWORDS = ("words", "bpe", "sentencepiece")
+SUBWORDS = ("words", "symbols", "bpe", "sentencepiece")
+_LEARNT = ("bpe", "sentencepiece")  # they have a model file
 
 _BPE_MARK = "@@"  # ends a subword that does not end its word
 _SENTENCEPIECE_MARK = "\u2581"  # stands for the space before a word
@@ -48,8 +50,9 @@ class TextSide:
     Args:
         language: code of the language for Moses (`en`, `de`, ...; its rules for languages that it
             does not know are the English ones). None: the words are taken as they stand.
-        subwords: "words" (none), "bpe" (subword-nmt) or "sentencepiece".
-        model: file of BPE codes or sentencepiece model; None for words.
+        subwords: "words" (none), "symbols" (words split at every symbol, see `splitting`), "bpe"
+            (subword-nmt) or "sentencepiece".
+        model: file of BPE codes or sentencepiece model; None for words and symbols.
 
     Raises:
         InputError: if the three do not fit together, or, when first used, if the file cannot
@@ -70,7 +73,7 @@ class TextSide:
             raise InputError(
                 f"`{self.subwords}` is no kind of subwords; there are {', '.join(SUBWORDS)}."
             )
-        if (self.subwords == "words") != (self.model is None):
+        if (self.subwords in _LEARNT) != (self.model is not None):
             needs = "takes no model file" if self.model else "needs a model file"
             raise InputError(f"The kind of subwords `{self.subwords}` {needs}.")
 
@@ -90,8 +93,11 @@ class TextSide:
     def segment(self, tokens: str) -> str:
         """Split words into subwords; `join` gives back the same words.
 
-        Sentencepiece cannot tell its own mark, U+2581, from the space that the mark stands for.
+        Sentencepiece and symbols cannot tell their own mark, U+2581, from the space that the mark
+        stands for.
         """
+        if self.subwords == "symbols":
+            return split_symbols(tokens)
         if self.subwords == "bpe":
             return " ".join(self._bpe_symbols(tokens.split()))
         if self.subwords == "sentencepiece":
@@ -104,6 +110,8 @@ class TextSide:
 
     def join(self, symbols: str) -> str:
         """Put subwords together to words."""
+        if self.subwords == "symbols":
+            return join_symbols(symbols)
         if self.subwords == "bpe":
             joined = (" ".join(symbols.split()) + " ").replace(_BPE_MARK + " ", "")
             return joined.strip()
@@ -199,6 +207,12 @@ def save_tokenization(folder: Path, sides: Mapping[str, TextSide]) -> None:
         partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+def _stays_inside(path: str) -> bool:
+    """Whether a path leads nowhere but into the folder that it is relative to."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts
+
+
 def load_tokenization(folder: Path) -> dict[str, TextSide]:
     """Read how the sides `src` and `tgt` of a data folder were made.
 
@@ -219,6 +233,8 @@ def load_tokenization(folder: Path) -> dict[str, TextSide]:
         }
         if not all(isinstance(model, (str, type(None))) for _, _, model in read.values()):
             raise ValueError("`model` must be text")
+        if any(model is not None and not _stays_inside(model) for _, _, model in read.values()):
+            raise ValueError("`model` must be in the folder")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is damaged or was not written by this package: prepare the data again."

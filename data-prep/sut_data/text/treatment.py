@@ -9,7 +9,7 @@ class Treatment(NamedTuple):
     """What is done to the text; see the options of `sets/parallel_text.py`."""
 
     joined: bool = False
-    subwords: str = "words"
+    subwords: str = "words"  # one of `tokenization.SUBWORDS`
     size: int = 0  # merges or entries of the vocabulary
     languages: tuple[str | None, str | None] = (None, None)
     tokenized: bool = False
@@ -38,3 +38,4 @@ class Counts(NamedTuple):
     blank: int = 0  # pairs dropped: a side without a word,
     too_long: int = 0  # over `max_length` on one side,
     uneven: int = 0  # one side more than `max_ratio` times as long as the other
+    unreachable: int = 0  # pairs kept whose target has a symbol that the training text does not

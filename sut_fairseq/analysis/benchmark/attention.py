@@ -1,4 +1,6 @@
-"""Mixture next to dense attention with as many query heads, geometric next to softmax attention."""
+"""Mixture next to dense attention with as many query heads, geometric next to softmax attention,
+and compositional next to multi-head attention.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.analysis.benchmark import geometric
+from sut_fairseq.analysis.benchmark import compositional, geometric
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
-from sut_fairseq.errors import check
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.attention.interface import Attention, Memory
+from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
+from sut_fairseq.modules.attention.whole import attend_within
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
 
 REPETITIONS = 10
 
+KINDS = ("mixture", "geometric", "compositional")
 VARIANTS = ("mixture", "mixture_no_window", "dense", "dense_no_window", "torch")
 
 
@@ -43,6 +46,10 @@ class Sizes:
     num_heads: int = size(4, "heads of each expert; dense attention has that many times --top-k")
     head_dim: int = size(64, "size of a head")
     window: int = size(64, "greatest relative offset told apart, in tokens")
+    searches: int = size(8, "searches of compositional attention")
+    retrievals: tuple[int, ...] = size((1, 2, 4, 8), "retrievals of compositional attention")
+    retrieval_dim: int = size(32, "size of retrieval queries and keys")
+    kinds: tuple[str, ...] = size(KINDS, "what to measure: " + " ".join(KINDS))
     lengths: tuple[int, ...] = size((64, 256, 1024), "sentence lengths, in tokens")
     tokens: int = size(4096, "tokens in a batch: sentences are as many as fit")
 
@@ -102,17 +109,7 @@ class _Attention(nn.Module):
 
     def forward(self, states: Tensor) -> tuple[Tensor, RoutingStatistics | None]:
         """Attend within the sentences of `(batch, length, embed_dim)`."""
-        attention, grid = self.attention, states.shape[:2]
-        padding_mask = torch.zeros(grid, dtype=torch.bool, device=states.device)
-        layout = "masked" if states.is_cuda else "compact"  # as in training
-        tokens = ActiveTokens.from_mask(~padding_mask, layout)
-        flat = tokens.take(states)
-        keys, values = (
-            new.unflatten(0, grid).transpose(1, 2) for new in attention.keys_values(flat)
-        )
-        memory = Memory(keys, values, padding_mask)
-        result, statistics = attention(flat, tokens, memory, tokens.weights(None, flat))
-        return result.unflatten(0, grid), statistics
+        return attend_within(self.attention, states)
 
 
 class _TorchAttention(nn.Module):
@@ -182,54 +179,71 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     report = Report("attention", sizes, conditions)
     for length in sizes.lengths:
         check_length(length, sizes.tokens, "--lengths", "--tokens")
+    for kind in sizes.kinds:
+        check_choice("--kinds", kind, KINDS)
     torch.manual_seed(conditions.seed)
     for length in sizes.lengths:
-        variants = steps(sizes, length, conditions)
-        peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
-        timings = measure(variants, conditions, description=f"attention, length {length}")
-        report.add_times(
-            timings,
-            macs={name: 3 * sizes.tokens * sizes.macs(name, length) for name in variants},
-            tokens=dict.fromkeys(variants, sizes.tokens),
-            suffix=f"_{length}",
-        )
-        for name, peak in peaks.items():
-            report.variant(f"{name}_{length}")["peak_bytes"] = peak
-        for name, other, own, meaning in (
-            ("mixture_to_dense", "dense", "mixture", "throughput of mixture / dense attention"),
-            (
-                "mixture_to_torch",
-                "torch",
-                "mixture_no_window",
-                "throughput of mixture / torch's fused attention, both without window",
-            ),
-            (
-                "dense_to_torch",
-                "torch",
-                "dense_no_window",
-                "throughput of dense / torch's fused attention, both without window",
-            ),
-            (
-                "window_cost",
-                "mixture",
-                "mixture_no_window",
-                "time of mixture attention with / without window",
-            ),
-            (
-                "dense_window_cost",
-                "dense",
-                "dense_no_window",
-                "time of dense attention with / without window",
-            ),
-        ):
-            report.add_ratio(f"{name}_{length}", timings.ratio(other, own), meaning)
-        report.add_ratio(
-            f"memory_mixture_to_dense_{length}",
-            peaks["mixture"] / peaks["dense"],
-            "peak memory of mixture / dense attention",
-        )
-        _add_geometric(report, sizes, length, conditions)
+        if "mixture" in sizes.kinds:
+            _add_mixture(report, sizes, length, conditions)
+        if "geometric" in sizes.kinds:
+            _add_geometric(report, sizes, length, conditions)
+        if "compositional" in sizes.kinds:
+            shape = compositional.Shape(
+                sizes.embed_dim, sizes.searches, sizes.head_dim, sizes.retrieval_dim
+            )
+            batch = sizes.tokens // length
+            compositional.add(
+                report, shape, sizes.retrievals, batch=batch, length=length, conditions=conditions
+            )
     return report
+
+
+def _add_mixture(report: Report, sizes: Sizes, length: int, conditions: Conditions) -> None:
+    """Mixture, dense and torch's own attention, with and without window."""
+    variants = steps(sizes, length, conditions)
+    peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
+    timings = measure(variants, conditions, description=f"attention, length {length}")
+    report.add_times(
+        timings,
+        macs={name: 3 * sizes.tokens * sizes.macs(name, length) for name in variants},
+        tokens=dict.fromkeys(variants, sizes.tokens),
+        suffix=f"_{length}",
+    )
+    for name, peak in peaks.items():
+        report.variant(f"{name}_{length}")["peak_bytes"] = peak
+    for name, other, own, meaning in (
+        ("mixture_to_dense", "dense", "mixture", "throughput of mixture / dense attention"),
+        (
+            "mixture_to_torch",
+            "torch",
+            "mixture_no_window",
+            "throughput of mixture / torch's fused attention, both without window",
+        ),
+        (
+            "dense_to_torch",
+            "torch",
+            "dense_no_window",
+            "throughput of dense / torch's fused attention, both without window",
+        ),
+        (
+            "window_cost",
+            "mixture",
+            "mixture_no_window",
+            "time of mixture attention with / without window",
+        ),
+        (
+            "dense_window_cost",
+            "dense",
+            "dense_no_window",
+            "time of dense attention with / without window",
+        ),
+    ):
+        report.add_ratio(f"{name}_{length}", timings.ratio(other, own), meaning)
+    report.add_ratio(
+        f"memory_mixture_to_dense_{length}",
+        peaks["mixture"] / peaks["dense"],
+        "peak memory of mixture / dense attention",
+    )
 
 
 def _add_geometric(report: Report, sizes: Sizes, length: int, conditions: Conditions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,14 +24,14 @@ _TOLERANCE = 0.01  # of equal MACs
 
 
 def own_model(
-    arch: str, vocab_size: int, *, name: str = "--arch"
+    arch: str, vocab_size: int, flags: Sequence[str] = (), *, name: str = "--arch"
 ) -> tuple[UniversalTransformerModel, SimpleNamespace]:
     """An untrained model of this package, in which nothing halts; see `untrained.build`.
 
     Raises:
         InputError: if the architecture is not one of this package.
     """
-    model, task = build(arch, vocab_size, name=name, command=COMMAND)
+    model, task = build(arch, vocab_size, flags, name=name, command=COMMAND)
     own = isinstance(model, UniversalTransformerModel)
     check(own, name, "an architecture of this package (e.g. sut_base, ut_base)", arch)
     return model, task

@@ -111,6 +111,7 @@ class Report:
             "variants": self.variants,
             "ratios": {name: ratio.median for name, ratio in self.ratios.items()},
             "spread": {name: [r.least, r.greatest] for name, r in self.ratios.items()},
+            "meanings": self.meanings,
         }
 
 

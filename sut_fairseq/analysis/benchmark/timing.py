@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,9 +36,9 @@ class Conditions:
 
     def autocast(self) -> AbstractContextManager[object]:
         """The context in which a forward pass has `dtype`."""
-        enabled = self.dtype != torch.float32
-        dtype = self.dtype if enabled else None
-        return torch.autocast(self.device.type, dtype=dtype, enabled=enabled)
+        if self.dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype)
 
     def synchronise(self) -> None:
         """Wait until the device has done its work."""

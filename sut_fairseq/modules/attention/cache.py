@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sut_fairseq.modules.attention.distributions.gaze import GazeState
 from sut_fairseq.modules.attention.interface import Memory
 
 
@@ -15,7 +16,8 @@ class DecodingCache:
     the states that earlier tokens had after step l - 1. A token that has halted has the same keys
     and values from then on, so an entry for a step that nobody has taken yet would repeat the one
     before: it is made when the first token comes that far. Cross-attention reads the same memory
-    at every step, so its keys and values are kept once. Padding is not remembered: a target may be
+    at every step, so its keys and values are kept once; a gaze that moves along the positions moves
+    in each step by itself. Padding is not remembered: a target may be
     padded at its end, as fairseq does it, but not at its start.
 
     Attributes:
@@ -26,6 +28,8 @@ class DecodingCache:
     def __init__(self) -> None:
         self.length = 0
         self.memory: Memory | None = None
+        # For each step that any position took: where its cross-attention looked.
+        self._gazes: list[GazeState] = []
         # For each step: keys and values, (batch, num_heads, capacity, head_dim).
         self._entries: list[tuple[Tensor, Tensor]] = []
 
@@ -33,6 +37,12 @@ class DecodingCache:
     def num_entries(self) -> int:
         """Number of steps that have an entry."""
         return len(self._entries)
+
+    def gaze(self, step: int) -> GazeState:
+        """Where the cross-attention of earlier positions has looked at one step, from 0."""
+        if step == len(self._gazes):
+            self._gazes.append(GazeState())
+        return self._gazes[step]
 
     def extend(self, step: int, keys: Tensor, values: Tensor) -> Memory:
         """Write the keys and values of the new positions at one step.
@@ -86,6 +96,8 @@ class DecodingCache:
                 (self._selected(keys, new_order), self._selected(values, new_order))
                 for keys, values in self._entries
             ]
+        for gaze in self._gazes:
+            gaze.reorder(new_order)
         if self.memory is not None:
             self.memory = _reordered(self.memory, new_order)
 

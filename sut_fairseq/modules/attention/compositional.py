@@ -8,11 +8,25 @@ from torch import Tensor, nn
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Attention, Memory
+from sut_fairseq.modules.attention.retrieve import EveryValue, OwnValues, PairedHeads, Retrieve
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
 
 VALUE_SCORES = ("dot-product", "linear")
+VALUE_MATRICES = ("shared", "own")
+
+
+def retrieval(num_retrievals: int, value_matrices: str) -> Retrieve:
+    """What the core of compositional attention retrieves with.
+
+    Args:
+        num_retrievals: R.
+        value_matrices: "shared": all searches read the same R values; "own": each has R of its own.
+    """
+    if num_retrievals == 1:
+        return PairedHeads()  # the weights meet one value: torch's fused attention can do it
+    return EveryValue() if value_matrices == "shared" else OwnValues(num_retrievals)
 
 
 class ValueScores(nn.Module):
@@ -24,23 +38,33 @@ class ValueScores(nn.Module):
     Args:
         embed_dim: size of the attending states.
         num_searches: S.
-        head_dim: size of what is retrieved.
+        value_dim: size of what is retrieved.
         retrieval_dim: size of retrieval queries and keys.
         kind: "dot-product" or "linear"; in the latter only the keys' part counts in the softmax.
+        bias: whether retrieval queries have a bias, a search's preference whatever the state. A
+            bias of the keys would add the same to all scores of a search.
 
     Raises:
-        InputError: for another kind.
+        InputError: for another kind, or if `retrieval_dim` is less than 1.
     """
 
     def __init__(
-        self, embed_dim: int, num_searches: int, head_dim: int, retrieval_dim: int, *, kind: str
+        self,
+        embed_dim: int,
+        num_searches: int,
+        value_dim: int,
+        retrieval_dim: int,
+        *,
+        kind: str,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         check_choice("attention_value_scores", kind, VALUE_SCORES)
+        check(retrieval_dim >= 1, "attention_retrieval_dim", "at least 1", retrieval_dim)
         self.num_searches = num_searches
         self.retrieval_dim = retrieval_dim
-        self.query = xavier_linear(embed_dim, num_searches * retrieval_dim, bias=False)
-        self.key = xavier_linear(head_dim, retrieval_dim, bias=False)
+        self.query = xavier_linear(embed_dim, num_searches * retrieval_dim, bias=bias)
+        self.key = xavier_linear(value_dim, retrieval_dim, bias=False)
         self.linear = None
         if kind == "linear":
             self.linear = xavier_linear(2 * retrieval_dim, 1, bias=False)
@@ -50,46 +74,64 @@ class ValueScores(nn.Module):
 
         Args:
             states: `(num_tokens, embed_dim)`.
-            retrieved: Retrieval, `(num_tokens, S, R, head_dim)`.
+            retrieved: Retrieval, `(num_tokens, S, R, value_dim)`.
 
         Returns:
             `(num_tokens, S, R)`; each row sums to 1.
         """
         queries = self.query(states).unflatten(-1, (self.num_searches, -1))
-        keys = self.key(retrieved)
+        # Qb . (W r) = (W^T Qb) . r: projected are the S queries, not the S x R retrievals.
         if self.linear is None:
-            scores = (keys @ queries.unsqueeze(-1)).squeeze(-1) * self.retrieval_dim**-0.5
+            projected = torch.matmul(queries * self.retrieval_dim**-0.5, self.key.weight)
+            scores = _dots(projected, retrieved)
         else:
-            both = torch.cat([queries.unsqueeze(2).expand_as(keys), keys], dim=-1)
-            scores = self.linear(both).squeeze(-1)
+            of_query, of_key = self.linear.weight.squeeze(0).split(self.retrieval_dim)
+            projected = torch.matmul(of_key, self.key.weight)
+            scores = torch.matmul(queries, of_query).unsqueeze(-1) + _dots(projected, retrieved)
         exact = scores if scores.dtype == torch.float64 else scores.float()
         return exact.softmax(dim=-1)
 
-    def num_products(self, retrieved: Tensor) -> int:
-        """Multiplications of dot products, and of the weighted sum that the scores are for."""
-        scored = retrieved[..., 0].numel() * self.retrieval_dim if self.linear is None else 0
-        return scored + retrieved.numel()
+    def num_products(self, retrieved: Tensor) -> tuple[int, int]:
+        """Multiplications with weights; and of dot products and the sum that the scores are for."""
+        num_tokens, num_searches, _, value_dim = retrieved.shape
+        if self.linear is None:
+            with_weights = num_tokens * num_searches * self.retrieval_dim * value_dim
+        else:
+            with_weights = (num_tokens * num_searches + value_dim) * self.retrieval_dim
+        return with_weights, 2 * retrieved.numel()
+
+
+def _dots(projected: Tensor, retrieved: Tensor) -> Tensor:
+    """Dot products of `([num_tokens, S,] value_dim)` and `(num_tokens, S, R, value_dim)`.
+
+    Not a matrix product, which for one row is slower on a CPU.
+    """
+    return (projected.unsqueeze(-2) * retrieved).sum(dim=-1)
 
 
 class CompositionalAttention(Attention):
     """S searches meet R retrievals; each search weighs what it has retrieved (COMP Eq. 7-14).
 
     Retrieval_ij = Search_i V_j, where Search_i are the weights of query-key pair i and V_j = X Wv_j
-    is shared by all searches. CAtt_i = sum_j score_ij Retrieval_ij with the scores of
-    `ValueScores`, and the result is concat_i(CAtt_i) W_o. With R = 1 there is nothing to choose.
-    Weights are computed once for each search; none are held for each search and retrieval.
+    is shared by all searches, or V_ij = X Wv_ij if each has its own. CAtt_i = sum_j score_ij
+    Retrieval_ij with the scores of `ValueScores`, and the result is concat_i(CAtt_i) W_o. With
+    R = 1 there is nothing to choose. Weights are computed once for each search; none are held for
+    each search and retrieval.
 
     Args:
-        core: search and retrieval, the latter `EveryValue`.
+        core: search and retrieval, the latter as `retrieval` gives it.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
-        num_searches, head_dim: S, and the size of queries, keys and values.
-        num_retrievals: R.
+        num_searches, head_dim: S, and the size of queries and keys.
+        num_retrievals, value_dim: R, and the size of values.
+        value_matrices: "shared" by all searches, or each search's "own".
         retrieval_dim: size of retrieval queries and keys.
         value_scores: the kind of `ValueScores`: "dot-product", or "linear" (the paper's ablation).
+        score_bias: whether retrieval queries have a bias.
+        bias: whether all other projections have biases (those of `ValueScores` aside).
 
     Raises:
-        InputError: if R or `retrieval_dim` is less than 1.
+        InputError: if a number is less than 1, or for kinds that there are not.
     """
 
     def __init__(
@@ -101,30 +143,47 @@ class CompositionalAttention(Attention):
         num_searches: int,
         head_dim: int,
         num_retrievals: int,
+        value_dim: int,
         retrieval_dim: int,
+        value_matrices: str = "shared",
         value_scores: str = "dot-product",
+        score_bias: bool = False,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         check(num_retrievals >= 1, "attention_retrievals", "at least 1", num_retrievals)
-        check(retrieval_dim >= 1, "attention_retrieval_dim", "at least 1", retrieval_dim)
+        check(value_dim >= 1, "attention_value_dim", "at least 1", value_dim)
+        check_choice("attention_value_matrices", value_matrices, VALUE_MATRICES)
         self.core = core
-        self.num_searches = num_searches
-        self.num_retrievals = num_retrievals
+        self.num_heads = num_searches
         self.head_dim = head_dim
-        self.query = xavier_linear(embed_dim, num_searches * head_dim, bias=False)
-        self.key = xavier_linear(source_dim, num_searches * head_dim, bias=False)
-        self.value = xavier_linear(source_dim, num_retrievals * head_dim, bias=False)
-        self.output = xavier_linear(num_searches * head_dim, embed_dim, bias=False)
+        self.value_dim = value_dim
+        num_values = num_retrievals * (num_searches if value_matrices == "own" else 1)
+        self.query = xavier_linear(embed_dim, num_searches * head_dim, bias=bias)
+        self.key = (
+            xavier_linear(source_dim, num_searches * head_dim, bias=bias)
+            if core.reads_keys
+            else None
+        )
+        self.value = xavier_linear(source_dim, num_values * value_dim, bias=bias)
+        self.output = xavier_linear(num_searches * value_dim, embed_dim, bias=bias)
         self.value_scores = None
         if num_retrievals > 1:
             self.value_scores = ValueScores(
-                embed_dim, num_searches, head_dim, retrieval_dim, kind=value_scores
+                embed_dim,
+                num_searches,
+                value_dim,
+                retrieval_dim,
+                kind=value_scores,
+                bias=score_bias,
             )
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys `(num_tokens, S, head_dim)` and values `(num_tokens, R, head_dim)`."""
-        keys = self.key(states).unflatten(-1, (self.num_searches, self.head_dim))
-        return keys, self.value(states).unflatten(-1, (self.num_retrievals, self.head_dim))
+        """Keys `(num_tokens, S, head_dim or 0)`, values `(num_tokens, R or S * R, value_dim)`."""
+        values = self.value(states).unflatten(-1, (-1, self.value_dim))
+        if self.key is None:  # nobody reads them
+            return states.new_empty(len(states), self.num_heads, 0), values
+        return self.key(states).unflatten(-1, (-1, self.head_dim)), values
 
     def forward(
         self,
@@ -135,13 +194,12 @@ class CompositionalAttention(Attention):
         look: Look | None = None,
     ) -> tuple[Tensor, None]:
         """See `Attention`; `look` is shown "value_scores" `(num_tokens, S, R)` too."""
-        queries = self.query(states).view(-1, 1, self.num_searches, self.head_dim)
+        queries = self.query(states).view(-1, 1, self.num_heads, self.head_dim)
         retrieved = self.core(queries, tokens, memory, states, look).squeeze(1)
         if self.value_scores is None:
             return self.output(retrieved.flatten(1)), None
         scores = self.value_scores(states, retrieved)
         if look is not None:
             look("value_scores", scores)
-        # (num_tokens, S, 1, R) @ (num_tokens, S, R, head_dim)
-        chosen = torch.matmul(scores.to(retrieved.dtype).unsqueeze(2), retrieved)
+        chosen = (scores.to(retrieved.dtype).unsqueeze(-1) * retrieved).sum(dim=2)
         return self.output(chosen.flatten(1)), None

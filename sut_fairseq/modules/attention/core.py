@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.modules.arrangement import Arrangement
+from sut_fairseq.modules.attention.distributions.gaze import MovingGaze, Sentences
 from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.attention.distributions.softmax import Softmax
 from sut_fairseq.modules.attention.interface import Memory, visible_keys
@@ -26,7 +27,8 @@ class AttentionCore(nn.Module):
 
     Args:
         positions: the kind of scores, by how positions count in them (`positions`); None: not.
-        distribution: scores to weights (`distributions`); None: softmax.
+        distribution: scores to weights (`distributions`), or a gaze that moves from query to query
+            of cross-attention, which must be the only group; None: softmax.
         retrieve: weights and values to context (`retrieve`); None: head by head.
         dropout: dropout of the weights (DropATT).
         causal: whether a query sees only keys at its own position and before.
@@ -36,7 +38,7 @@ class AttentionCore(nn.Module):
         self,
         *,
         positions: Scores | None = None,
-        distribution: Distribution | None = None,
+        distribution: Distribution | MovingGaze | None = None,
         retrieve: Retrieve | None = None,
         dropout: float = 0.0,
         causal: bool = False,
@@ -47,6 +49,11 @@ class AttentionCore(nn.Module):
         self.retrieve = PairedHeads() if retrieve is None else retrieve
         self.dropout = Dropout(dropout)
         self.causal = causal
+
+    @property
+    def reads_keys(self) -> bool:
+        """Whether weights depend on keys."""
+        return not isinstance(self.distribution, MovingGaze) or self.distribution.reads_scores
 
     def forward(
         self,
@@ -69,6 +76,8 @@ class AttentionCore(nn.Module):
         Returns:
             `(num_tokens, top_k, num_heads, ...)`; what stands at the end is up to the retrieval.
         """
+        if isinstance(self.distribution, MovingGaze):
+            memory = memory.for_each_sentence()
         arrangement = tokens.arrange(memory.rows, memory.keys.shape[0])
         if arrangement.present is not None:
             memory = memory.select(arrangement.present)
@@ -90,11 +99,42 @@ class AttentionCore(nn.Module):
             pairing = Pairing(
                 by_row, memory.keys, positions, furthest, memory.padding_mask, of_states
             )
-            weights = self.distribution(self.positions(pairing), visible, positions)
-            if look is not None:
-                look("weights", arrangement.from_sentences(weights.transpose(1, 2)))
+
+            def show(name: str, values: Tensor) -> None:
+                assert look is not None
+                look(name, arrangement.from_sentences(values.transpose(1, 2)))
+
+            shown = None if look is None else show
+            if isinstance(self.distribution, MovingGaze):
+                weights = self._moving_weights(pairing, tokens, arrangement, memory, shown)
+            else:
+                weights = self.distribution(self.positions(pairing), visible, positions)
+            if shown is not None:
+                shown("weights", weights)
             context = self.retrieve(self.dropout(weights), memory.values)
         return arrangement.from_sentences(context.movedim(1, 3))
+
+    def _moving_weights(
+        self,
+        pairing: Pairing,
+        tokens: ActiveTokens,
+        arrangement: Arrangement,
+        memory: Memory,
+        look: Look | None,
+    ) -> Tensor:
+        """Weights by a gaze that moves along the queries of each sentence."""
+        assert isinstance(self.distribution, MovingGaze), "else weights know no order"
+        scores = self.positions(pairing) if self.distribution.reads_scores else None
+        taken = tokens.active
+        if taken is not None or arrangement.slot is not None:
+            if taken is None:
+                taken = tokens.column.new_ones(len(tokens), dtype=torch.bool)
+            taken = arrangement.by_sentence(taken)
+        queries = pairing.queries.squeeze(3)
+        gaze, batch = memory.gaze, tokens.batch
+        sentences = Sentences(queries, taken, gaze, arrangement.present, batch)
+        num_keys = memory.keys.shape[2]
+        return self.distribution(sentences, scores, num_keys, memory.padding_mask, look)
 
     def _can_fuse(self, queries: Tensor) -> bool:
         """Whether torch's fused attention computes the same, and not more slowly.
@@ -103,7 +143,7 @@ class AttentionCore(nn.Module):
         """
         dropout = self.training and self.dropout.p > 0
         plain = self.positions.fuses and self.distribution.fuses and self.retrieve.fuses
-        return plain and (queries.is_cuda or not dropout)
+        return plain and (queries.device.type != "cpu" or not dropout)
 
     def num_products(self, queries: Tensor, tokens: ActiveTokens, memory: Memory) -> int:
         """Multiplications of search and retrieval, with all keys for each query.
@@ -112,6 +152,8 @@ class AttentionCore(nn.Module):
         """
         num_keys, furthest = memory.keys.shape[2], tokens.length - 1 + memory.query_offset
         per_query = num_keys + self.positions.num_position_products(num_keys, furthest)
+        if not self.reads_keys:
+            per_query = 0
         retrieved = num_keys * self.retrieve.products_per_key(memory.values)
         return queries.numel() * per_query + queries[..., 0].numel() * retrieved
 
@@ -135,6 +177,7 @@ def _fused(queries: Tensor, memory: Memory, visible: Tensor | None, dropout: flo
         if mask.shape[2] > 1:
             mask = mask.repeat_interleave(queries.shape[3], dim=2)
     keys, values = memory.keys.to(queries.dtype), memory.values.to(queries.dtype)
+    values = values.expand(-1, keys.shape[1], -1, -1)  # all heads may share one
     context = F.scaled_dot_product_attention(
         queries.flatten(2, 3), keys, values, attn_mask=mask, dropout_p=dropout
     )

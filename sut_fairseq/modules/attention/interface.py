@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sut_fairseq.modules.attention.distributions.gaze import GazeState
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RoutingStatistics
@@ -24,6 +25,7 @@ class Memory(NamedTuple):
             greater than 0 when earlier positions come from a cache).
         rows: row of keys and values that each sentence attends to, `(num_sentences,)`: the
             hypotheses of a beam share those of their source; None: each sentence has its own.
+        gaze: where earlier queries have looked, in incremental cross-attention; None: nobody asks.
     """
 
     keys: Tensor
@@ -31,6 +33,11 @@ class Memory(NamedTuple):
     padding_mask: Tensor | None = None
     query_offset: int = 0
     rows: Tensor | None = None
+    gaze: GazeState | None = None
+
+    def for_each_sentence(self) -> Memory:
+        """The same without `rows`: hypotheses of one source get copies of its keys and values."""
+        return self if self.rows is None else self.select(self.rows)._replace(rows=None)
 
     def select(self, chosen: Tensor) -> Memory:
         """These rows of keys, values and padding, `(num_chosen,)`; `rows` is not renumbered."""
@@ -48,7 +55,12 @@ class Attention(nn.Module, ABC):
     `keys_values` stands apart from `forward` so that the keys and values of halted tokens, of an
     encoder, and of earlier positions are computed once. A kind composes a search, which scores keys
     and divides by sqrt(head_dim), and a retrieval (`core`, `retrieve`).
+
+    Attributes:
+        num_heads: how many sets of weights each token has (for each of its experts).
     """
+
+    num_heads: int
 
     @abstractmethod
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,13 +13,14 @@ from sut_fairseq.modules.tokens import ActiveTokens
 
 
 class MultiheadAttention(KeyValueProjection):
-    """Multi-head attention (Vaswani et al. 2017) without biases.
+    """Multi-head attention (Vaswani et al. 2017).
 
     Args:
         core: search and retrieval.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
         num_heads, head_dim: their product need not be `embed_dim`.
+        bias: whether all projections have biases.
     """
 
     def __init__(
@@ -30,11 +31,12 @@ class MultiheadAttention(KeyValueProjection):
         source_dim: int,
         num_heads: int,
         head_dim: int,
+        bias: bool = False,
     ) -> None:
-        super().__init__(source_dim, num_heads, head_dim)
+        super().__init__(source_dim, num_heads, head_dim, bias=bias, reads_keys=core.reads_keys)
         self.core = core
-        self.query = xavier_linear(embed_dim, num_heads * head_dim, bias=False)
-        self.output = xavier_linear(num_heads * head_dim, embed_dim, bias=False)
+        self.query = xavier_linear(embed_dim, num_heads * head_dim, bias=bias)
+        self.output = xavier_linear(num_heads * head_dim, embed_dim, bias=bias)
 
     def forward(
         self,

@@ -37,7 +37,7 @@ class Retrieve(ABC):
 
 
 class PairedHeads(Retrieve):
-    """Multi-head attention's: head i of the weights sums up head i of the values.
+    """Multi-head attention's: head i of the weights sums up head i of the values, or the only one.
 
     Returns `(rows, num_heads, width, top_k, value_dim)`.
     """
@@ -68,3 +68,28 @@ class EveryValue(Retrieve):
 
     def products_per_key(self, values: Tensor) -> int:
         return values.shape[1] * values.shape[3]
+
+
+class OwnValues(Retrieve):
+    """Every head of the weights sums up several heads of the values that are its alone.
+
+    Those of head i come one after the other, from i * num_values on. Returns
+    `(rows, num_heads, width, top_k, num_values, value_dim)`.
+
+    Args:
+        num_values: how many each head has.
+    """
+
+    fuses: ClassVar[bool] = False
+
+    def __init__(self, num_values: int) -> None:
+        self.num_values = num_values
+
+    def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
+        by_head = values.to(weights.dtype).unflatten(1, (-1, self.num_values))
+        # (rows, num_heads, num_values, num_keys, value_dim) -> (rows, num_heads, num_keys, ...)
+        context = torch.matmul(weights.flatten(2, 3), by_head.transpose(2, 3).flatten(3))
+        return context.view(*weights.shape[:4], self.num_values, values.shape[3])
+
+    def products_per_key(self, values: Tensor) -> int:
+        return self.num_values * values.shape[3]

@@ -112,6 +112,8 @@ class DehghaniHalting(AdaptiveComputationTime):
     has no remainder. The result is interpolated: o <- (1 - w) o + w h, from o = 0.
     """
 
+    predicts_first_step: ClassVar[bool] = True
+
     def start(self, hidden: Tensor) -> ActState:
         everything = hidden.new_ones(hidden.shape[0], dtype=mass_dtype(hidden))
         nothing = torch.zeros_like(everything)

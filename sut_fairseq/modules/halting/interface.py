@@ -25,10 +25,12 @@ class Halting(nn.Module, ABC, Generic[State]):
         halts: whether tokens can take fewer steps than there are.
         shows_read_out: whether others attend to what is read out of a token (stick-breaking: its
             expected state); False: to its newest state.
+        predicts_first_step: whether a loop of one step asks for a prediction.
     """
 
     halts: ClassVar[bool] = True
     shows_read_out: ClassVar[bool]
+    predicts_first_step: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, hidden: Tensor) -> State:

@@ -55,10 +55,12 @@ class _ExpertLinear(nn.Module):
 
     def _parameters_for(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The input and the parameters in the dtype to compute in."""
-        if not torch.is_autocast_enabled(states.device.type):
+        device = states.device.type
+        # The question whether autocast is on is an error on a device that has none ("meta").
+        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
             return states, self.weight, self.bias
         # Autocast does not know grouped_mm, so both backends cast by hand, alike.
-        dtype = torch.get_autocast_dtype(states.device.type)
+        dtype = torch.get_autocast_dtype(device)
         bias = None if self.bias is None else self.bias.to(dtype)
         return states.to(dtype), self.weight.to(dtype), bias
 

@@ -90,7 +90,8 @@ def _product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
         `(num_rows, out)`, or, with the transpose, a matrix for each segment
         `(num_segments, d, out)`.
     """
-    if torch.compiler.is_compiling():
+    # torch's own shape function is for bfloat16.
+    if torch.compiler.is_compiling() or (left.is_meta and left.dtype != torch.bfloat16):
         return _traced_product(left, right, offsets)
     return F.grouped_mm(left, right, offs=offsets)
 
@@ -102,7 +103,7 @@ def _product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
     schema="(Tensor left, Tensor right, Tensor offsets) -> Tensor",
 )
 def _traced_product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
-    """grouped_mm as an operator that can be traced: torch's own shape function is for bfloat16.
+    """grouped_mm as an operator that can be traced in any precision.
 
     Calling an operator made in Python costs 0.1 ms more, so only compiled code does.
     """

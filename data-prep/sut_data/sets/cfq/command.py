@@ -152,16 +152,14 @@ def main(program: str, argv: Sequence[str]) -> None:
         "with <split>/{train,dev,test}_{encode,decode}.txt, plain or .gz; without it the archive "
         "is downloaded (255 MB)",
         "Targets are simplified queries: triples that form a product of subjects, predicates and "
-        "objects are merged into one clause, and clauses are sorted. Nothing is lost: each is "
-        "expanded again and compared. Evaluation sets have the column `query_length`, words of "
-        "the query as published.",
+        "objects are merged into one clause, and clauses are sorted. This loses nothing: each "
+        "query is expanded again and compared. Evaluation sets have the column `query_length`, the "
+        "number of words of the published query.",
     )
     parser.add_argument(
         "--split", choices=list(PUBLISHED_SIZES), default="mcd1", help="default: mcd1"
     )
-    parser.add_argument(
-        "--no-simplify", action="store_true", help="keep the queries as they were published"
-    )
+    parser.add_argument("--no-simplify", action="store_true", help="keep the published queries")
     args = parser.parse_args(argv)
     raw = download() if args.raw is None else args.raw
 

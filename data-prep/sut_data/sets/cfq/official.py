@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import operator
-import tarfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from sut_data.errors import InputError
+from sut_data.folders.archives import files_of, unpacking
 from sut_data.folders.raw_files import obtain
 
 ADDRESS = "https://storage.googleapis.com/cfq_dataset/"
@@ -85,18 +85,18 @@ def open_text(place: Path, name: str) -> Iterator[TextIO]:
             with stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
                 yield text
         else:
-            with tarfile.open(place, "r:gz") as archive:
-                for member in archive:
-                    if member.isfile() and f"/{member.name}".endswith(f"/{name}"):
-                        file = archive.extractfile(member)
-                        assert file is not None  # it is a file
+            with unpacking(place):
+                found = False
+                for _, file in files_of(place, [name]):
+                    if not found:
                         with io.TextIOWrapper(file, encoding="utf-8") as text:
                             yield text
-                        return
-            raise InputError(f"{place} holds no {name}: it is not the published archive.")
+                    found = True
+            if not found:
+                raise InputError(f"{place} holds no {name}: it is not the published archive.")
     except UnicodeDecodeError as error:
         raise InputError(f"{name} in {place} is not UTF-8 text: fetch it again.") from error
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(
             f"{name} in {place} cannot be unpacked ({error}): fetch it again."
         ) from error
@@ -142,7 +142,7 @@ def read_indices(place: Path, split: str) -> list[list[int]]:
     name = split_file(split)
     with open_text(place, name) as stream:
         try:
-            content = json.load(stream)
+            content = json.loads(stream.read(LARGEST))
             parts = [[operator.index(index) for index in content[key]] for key in INDICES]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(

@@ -134,14 +134,14 @@ def main(program: str, argv: Sequence[str]) -> None:
         program,
         "Prepare ListOps for fairseq: expressions such as `[MAX 2 9 [MIN 4 7 ] 0 ]` as sources, "
         "their values as targets of one token. Without --raw the expressions are drawn as in the "
-        "Long Range Arena. (Balanced by dependency depth: listops_dependency.sh.)",
+        "Long Range Arena. (For ListOps balanced by dependency depth: listops_dependency.)",
         "folder with files of Nangia and Bowman (train_d20s.tsv, test_d20s.tsv, ...; plain or "
         ".gz); without it expressions are generated",
-        "As in LRA, an argument is an operator with probability 0.25, operators have 2 to 10 "
-        "arguments, and operators and digits lie on 10 levels, so that at most 9 operators are "
-        "nested. All expressions differ. The same seed gives the same expressions everywhere, "
-        "and the same test and validation sets with any size of the training set. Evaluation "
-        "sets have the column `depth`: how many operators are nested.",
+        "As in the Long Range Arena, an argument is an operator with probability 0.25, operators "
+        "have 2 to 10 arguments, and at most 9 operators are nested. All expressions differ. The "
+        "same seed gives the same expressions on every machine, and the same test and validation "
+        "sets for any size of the training set. Evaluation sets have the column `depth`: how many "
+        "operators are nested.",
     )
     lra = parser.add_argument_group("generated expressions")
     lra.add_argument(
@@ -150,18 +150,18 @@ def main(program: str, argv: Sequence[str]) -> None:
     )  # fmt: skip
     lra.add_argument(
         "--min-length", type=int, default=LRA_LENGTHS.shortest, metavar="N",
-        help="all have more words than this, brackets at their ends included (default: 500)",
+        help="expressions have more words than this, brackets included (default: 500)",
     )  # fmt: skip
     lra.add_argument(
         "--max-length", type=int, default=LRA_LENGTHS.longest, metavar="N",
-        help="all have fewer words than this (default: 2000)",
+        help="expressions have fewer words than this (default: 2000)",
     )  # fmt: skip
     lra.add_argument("--seed", type=int, default=1, metavar="N", help="default: 1")
     lra.add_argument(
         "--processes",
         type=whole_number,
         metavar="N",
-        help="they make no difference (default: cores)",
+        help="processes that generate; the result does not depend on it (default: cores)",
     )
     raw = parser.add_argument_group("files of Nangia and Bowman")
     raw.add_argument(
@@ -170,11 +170,11 @@ def main(program: str, argv: Sequence[str]) -> None:
     raw.add_argument(
         "--test-file", metavar="NAME", action="append",
         help=f"without .tsv (default: {STANDARD_FILES[1]}); repeatable: the first is `test`, "
-        "others are further sets of their own names",
+        "others are additional sets with their own names",
     )  # fmt: skip
     raw.add_argument(
         "--valid-size", type=int, default=1000, metavar="N",
-        help="examples taken out of the training set for validation (default: 1000)",
+        help="examples held out of the training set for validation (default: 1000)",
     )  # fmt: skip
     args = parser.parse_args(argv)
     if args.raw is None and (args.train_file or args.test_file):

@@ -75,25 +75,24 @@ def make_options(program: str) -> Parser:
     parser = make_parser(
         program,
         "Prepare SCAN for fairseq: commands (`jump twice`) and actions (`I_JUMP I_JUMP`). Without "
-        "--raw the pairs come from the grammar: nothing is downloaded, and it takes seconds.",
-        "read the published files instead of generating: tasks_train_<split>.txt and "
-        "tasks_test_<split>.txt, for --cutoff tasks.txt, for mcd1 see below; plain or .gz, also "
-        "one folder further down",
-        "The `simple` split was published as one random draw; generated, it is a draw of our own "
+        "--raw the grammar generates the pairs, in seconds and without a download.",
+        "read published files instead: tasks_train_<split>.txt and tasks_test_<split>.txt, "
+        "tasks.txt for --cutoff, for mcd1 see below; plain or .gz, in DIR or one folder below",
+        "The `simple` split was published as one random draw; the generated one is another draw "
         "of the same sizes (16,728 and 4,182). The other generated splits hold exactly the "
         "published pairs.\n"
         "\n"
-        "The splits mcd1, mcd2 and mcd3 (Keysers et al., 2020) follow from no rule, so they need "
+        "No rule generates the splits mcd1, mcd2 and mcd3 (Keysers et al., 2020), so they need "
         "--raw, with either of\n"
         "  mcd1.json and tasks.txt\n"
         "      as published: indices (from scan-splits.tar.gz of the CFQ data set) of the lines of "
         "SCAN's\n"
         "      tasks.txt, counted from 0, in the lists trainIdxs, devIdxs and testIdxs\n"
-        "  tasks_train_mcd1.txt, tasks_test_mcd1.txt and, where there is one, tasks_val_mcd1.txt\n"
-        "      (or dev, or valid): the split written out, a pair a line\n"
+        "  tasks_train_mcd1.txt, tasks_test_mcd1.txt and, if there is one, tasks_val_mcd1.txt\n"
+        "      (or dev, or valid): the split itself, one pair per line\n"
         "\n"
-        "--train and --test take any files with lines `IN: <command> OUT: <actions>`, of whatever "
-        "words; what train and test share is reported.",
+        "--train and --test take any files with lines `IN: <command> OUT: <actions>`, with any "
+        "words; pairs that train and test share are reported.",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -103,20 +102,20 @@ def make_options(program: str) -> Parser:
     )  # fmt: skip
     which.add_argument(
         "--cutoff", type=int, metavar="N",
-        help="instead of a split, divide all 20,910 pairs: outputs of at most N actions (the "
-        "length study has 22 to 40) are trained on but for a tenth, the further set `iid`, and "
-        "the longer ones are the test set",
+        help="instead of a split, divide all 20,910 pairs by output length: training has outputs "
+        "of at most N actions (the published study: 22 to 40) except for a tenth of them, the "
+        "additional set `iid`; longer outputs are the test set",
     )  # fmt: skip
     which.add_argument("--train", type=Path, metavar="FILE", help="a training file of your own")
-    parser.add_argument("--test", type=Path, metavar="FILE", help="the test file beside --train")
+    parser.add_argument("--test", type=Path, metavar="FILE", help="the test file for --train")
     parser.add_argument(
         "--valid", type=Path, metavar="FILE",
-        help="the validation file beside --train (default: taken out of the training set)",
+        help="the validation file for --train (default: a part of the training set)",
     )  # fmt: skip
     parser.add_argument(
         "--valid-size", type=int, default=500, metavar="N",
-        help="where a split has no validation set, pairs taken out of its training set (default: "
-        "500), so that the test set is never used for it",
+        help="for splits without a validation set: pairs held out of the training set (default: "
+        "500)",
     )  # fmt: skip
     return parser
 

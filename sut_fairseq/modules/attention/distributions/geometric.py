@@ -154,7 +154,7 @@ def _pieces(scores: Tensor) -> Iterator[slice]:
     """Cut `(batch, num_heads, width, top_k, num_keys)` along `width`."""
     width = scores.shape[2]
     size = max(width, 1)
-    if not scores.is_cuda:
+    if scores.device.type == "cpu":
         size = max(1, _PIECE * size // max(scores.numel(), 1))
     for start in range(0, width, size):
         yield slice(start, min(start + size, width))

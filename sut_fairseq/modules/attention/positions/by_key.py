@@ -24,7 +24,8 @@ def by_key(by_offset: Tensor, first: Tensor, num_keys: int, *, may_clip: bool) -
     """
     num_offsets = by_offset.shape[-1]
     # Where few keys are clipped to one offset, and on a GPU none, autograd's gradient is faster.
-    if num_keys <= ((num_offsets + 1) // 2 if by_offset.is_cuda else 2 * num_offsets):
+    on_cpu = by_offset.device.type == "cpu"
+    if num_keys <= (2 * num_offsets if on_cpu else (num_offsets + 1) // 2):
         return by_offset.gather(-1, _number(by_offset, first, num_keys))
     return _ByKey.apply(by_offset, first, num_keys, may_clip)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
 import re
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from sut_data.errors import InputError
+from sut_data.folders import download
 from sut_data.folders.download import fetch
 
 CONTENT = os.urandom(3 << 20)
@@ -27,6 +31,9 @@ class Server(ThreadingHTTPServer):
     etag: str | None = '"1"'
     resumes = True
     breaks_after: int | None = None
+    says_length = True
+    claimed: str | None = None  # other than the real length
+    drips = False  # a byte at a time
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -60,9 +67,15 @@ class Handler(BaseHTTPRequestHandler):
         if server.etag:
             self.send_header("ETag", server.etag)
         body = server.content[start:]
-        self.send_header("Content-Length", str(len(body)))
+        if server.says_length:
+            self.send_header("Content-Length", str(server.claimed or len(body)))
         self.end_headers()
-        self.wfile.write(body[: server.breaks_after])
+        with contextlib.suppress(ConnectionError):
+            for start in range(len(body) if server.drips else 0):
+                self.wfile.write(body[start : start + 1])
+                time.sleep(0.02)
+            if not server.drips:
+                self.wfile.write(body[: server.breaks_after])
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -143,6 +156,60 @@ def test_a_wrong_checksum_is_refused(server: Server, file: Path) -> None:
     fetch(server.url, file, SHA256)
     file.write_bytes(b"spoilt later")
     assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+def test_a_server_that_sends_too_much(
+    server: Server, file: Path, monkeypatch: pytest.MonkeyPatch, says_length: bool
+) -> None:
+    """The disk is not filled with it, whether it says how much it will be or not."""
+    monkeypatch.setattr(download, "LARGEST", 1 << 20)
+    server.says_length = says_length
+    with pytest.raises(InputError, match="is not the published file: it has .* bytes or more"):
+        fetch(server.url, file, SHA256)
+    assert not os.listdir(file.parent)
+
+
+@pytest.mark.parametrize("claimed", ["1000000", "-5", "many", "99999999999999999999"])
+def test_a_server_that_lies_about_the_length(server: Server, file: Path, claimed: str) -> None:
+    server.claimed = claimed
+    with pytest.raises(InputError) as error:
+        fetch(server.url, file, SHA256)
+    assert "\n" not in str(error.value) and not file.exists()
+
+
+def test_a_server_that_sends_next_to_nothing(
+    server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came is kept, and a server that has recovered goes on from there."""
+    monkeypatch.setattr(download, "TIMEOUT", 0.5)
+    server.drips = True
+    with pytest.raises(
+        InputError, match=r"\(only [\d,]+ bytes came in \d+ seconds\): run the same"
+    ):
+        fetch(server.url, file, SHA256)
+    server.drips = False
+    assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+    assert re.fullmatch(r"bytes=\d{1,3}-", server.requests[-1] or "")
+
+
+def test_a_server_that_says_nothing_at_all(
+    server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TIMEOUT", 0.2)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(InputError, match="could not be downloaded .*timed out"),
+    ):
+        fetch(f"http://127.0.0.1:{silent.getsockname()[1]}/file", file, SHA256)
+
+
+def test_a_page_instead_of_the_file(server: Server, file: Path) -> None:
+    """As wireless networks answer before one has logged in."""
+    server.content = b"<html>Please log in</html>"
+    with pytest.raises(InputError, match="differs from the official one"):
+        fetch(server.url, file, SHA256)
+    assert not os.listdir(file.parent)
 
 
 def test_without_an_official_checksum_the_first_is_kept(

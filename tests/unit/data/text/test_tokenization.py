@@ -26,7 +26,9 @@ CORPUS = [
 # Any text a UTF-8 file can hold, and text made of what the two kinds of subwords could trip over.
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 TRAPS = st.lists(
-    st.sampled_from(["@", "@@", " ", "a", "low", "</w>", "<unk>", "\\", "\u0085", "&"])
+    st.sampled_from(
+        ["@", "@@", " ", "a", "low", "</w>", "<unk>", "\\", "\u0085", "&", "(", "_", "²"]
+    )
 )
 TEXT = ANY_TEXT | TRAPS.map("".join)
 
@@ -47,12 +49,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TextSide]:
     )
     return {
         "words": TextSide(),
+        "symbols": TextSide(None, "symbols"),
         "bpe": TextSide(None, "bpe", folder / "subwords.bpe"),
         "sentencepiece": TextSide(None, "sentencepiece", folder / "subwords.model"),
     }
 
 
-@pytest.mark.parametrize("kind", ["words", "bpe", "sentencepiece"])
+@pytest.mark.parametrize("kind", ["words", "symbols", "bpe", "sentencepiece"])
 def test_join_undoes_segment(models: dict[str, TextSide], kind: str) -> None:
     side = models[kind]
 
@@ -61,7 +64,7 @@ def test_join_undoes_segment(models: dict[str, TextSide], kind: str) -> None:
     @example("low@@ @@ est @@@ a@@")
     def check(text: str) -> None:
         tokens = " ".join(text.split())
-        if kind == "sentencepiece":
+        if kind in ("symbols", "sentencepiece"):
             tokens = tokens.replace("\u2581", "")
             tokens = " ".join(tokens.split())
         symbols = side.segment(tokens)
@@ -72,6 +75,20 @@ def test_join_undoes_segment(models: dict[str, TextSide], kind: str) -> None:
         )
 
     check()
+
+
+@pytest.mark.parametrize(
+    ("text", "symbols"),
+    [
+        ("answer(city(loc_2(usa)))", "answer ( city ( loc_2 ( usa ) ) )"),
+        ("f(x, y) >= 3.14", "f ( x , \u2581 y ) \u2581 > = \u2581 3 . 14"),
+        ("what is the capital of texas ?", "what is the capital of texas \u2581 ?"),
+    ],
+)
+def test_formal_languages_are_split_at_symbols(text: str, symbols: str) -> None:
+    side = TextSide(None, "symbols")
+    assert side.encode(text) == symbols
+    assert side.decode(symbols) == text
 
 
 def test_words_are_cut(models: dict[str, TextSide]) -> None:

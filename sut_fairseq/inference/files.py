@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq import utils
 from fairseq.data import data_utils
 
-from sut_data.files import written_whole
-from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_data.text.tokenization import TextSide, load_tokenization
-from sut_fairseq.cli._averaging import write_atomically
-from sut_fairseq.cli._command import load_checkpoint
-from sut_fairseq.cli._selection import setting
+from sut_fairseq.checkpoints.exported import WEIGHTS
+from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
 
 # In a folder with several checkpoints the first of these that is there is the model.
-_NAMES = ("checkpoint_best.pt", "checkpoint_last.pt")
-EXPORTED = "checkpoint.pt"
+_NAMES = (WEIGHTS, "checkpoint_best.pt", "checkpoint_last.pt")
 
 
 @dataclass(frozen=True)
@@ -103,67 +97,24 @@ def find_model(
 
 
 def find_checkpoint(path: Path) -> Path:
-    """A checkpoint file, or the one in a folder: its only one, the best, or else the last.
+    """A checkpoint file, or the one in a folder: an exported one, its only one, the best, the last.
 
     Raises:
         ValueError: there is none, or several of which none is the best or the last.
     """
     if not path.is_dir():
         return path  # `load_checkpoint` says what is wrong with it
-    found = sorted(path.glob("*.pt"))
+    found = sorted(path.glob("*.pt")) + sorted(path.glob(WEIGHTS))
     if len(found) == 1:
         return found[0]
     for name in _NAMES:
         if path / name in found:
             return path / name
     if not found:
-        raise InputError(f"`{path}` has no checkpoint (*.pt); give a folder or a file that is one.")
+        raise InputError(
+            f"`{path}` has no checkpoint (*.pt, {WEIGHTS}); give a folder or a file that is one."
+        )
     raise InputError(
         f"`{path}` has {len(found)} checkpoints, and none is called {' or '.join(_NAMES)}; give "
         f"one of the files, {found[0].name} for example."
     )
-
-
-def export(files: ModelFiles, out: Path) -> None:
-    """Put everything that translating needs into one new folder.
-
-    The checkpoint loses its optimizer state and gains the names of its languages.
-
-    Args:
-        files: the model.
-        out: folder to make; it appears complete or not at all.
-
-    Raises:
-        ValueError: `out` exists and is not empty, or the model's files are damaged.
-    """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--export `{out}` is there already; give the name of a new folder.")
-    state = load_checkpoint(files.checkpoint)
-    state.pop("last_optimizer_state", None)
-    _set_languages(state, files)
-    out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(out) as partial:
-        partial.mkdir()
-        for path in _to_copy(files):
-            copy = partial / path.relative_to(files.folder)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, copy)
-        write_atomically(state, partial / EXPORTED)
-
-
-def _to_copy(files: ModelFiles) -> list[Path]:
-    """Dictionaries, tokenisation, and the models of subwords that it names."""
-    copied = dict.fromkeys(files.dictionaries)
-    if (files.folder / TOKENIZATION).exists():
-        copied[files.folder / TOKENIZATION] = None
-        sides = load_tokenization(files.folder).values()
-        copied.update((side.model, None) for side in sides if side.model is not None)
-    return list(copied)
-
-
-def _set_languages(state: dict[str, Any], files: ModelFiles) -> None:
-    """Record the languages, which fairseq otherwise reads off the files of the data folder."""
-    settings = state.get("args") or state["cfg"]["task"]
-    settings = vars(settings) if isinstance(settings, Namespace) else settings
-    settings.update(source_lang=files.source_lang, target_lang=files.target_lang)

@@ -1,0 +1,51 @@
+"""Ctrl-C ends a command with one line and status 130, whatever it was doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import PurePath
+from types import FrameType
+
+INTERRUPTED = 130  # 128 + the number of the signal, as shells count
+
+
+def end_when_interrupted() -> None:
+    """Until `interruptible` begins, end a `sut-...` command at once when it is interrupted.
+
+    It does nothing in other programs. Importing torch and fairseq takes seconds, in which there is
+    nothing to tidy up, and a `KeyboardInterrupt` would end in the traceback of some library.
+    """
+    program = PurePath(sys.argv[0] if sys.argv else "").name
+    if program.startswith("sut-") and _raises_now():
+        signal.signal(signal.SIGINT, _end)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise `KeyboardInterrupt` in the block, so that it can tidy up."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not _end:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _raises_now() -> bool:
+    """Whether Ctrl-C raises `KeyboardInterrupt`; in the background of a shell it does nothing."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    # No print: the interrupted code may be writing to the same stream.
+    os.write(2, f"{PurePath(sys.argv[0]).name}: interrupted.\n".encode())
+    os._exit(INTERRUPTED)

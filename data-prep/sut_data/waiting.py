@@ -1,0 +1,63 @@
+"""What a terminal shows while something goes on that cannot be counted, and when all is done."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import PurePath
+
+from tqdm import tqdm
+
+QUIET = 1.0  # seconds: what is done before needs no word
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show meanwhile on a terminal what is done and for how long; in a pipe nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+
+    def show() -> None:
+        if done.wait(QUIET):
+            return
+        with tqdm(desc=what, bar_format="{desc}: {elapsed}", leave=False) as line:
+            line.start_t -= QUIET
+            while not done.wait(0.5):
+                line.refresh()
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def loading() -> ExitStack:
+    """In a `sut-...` command, show until this is closed that it is loading; elsewhere nothing.
+
+    Importing torch and fairseq takes seconds.
+    """
+    shown = ExitStack()
+    if PurePath(sys.argv[0] if sys.argv else "").name.startswith("sut-"):
+        shown.enter_context(waiting("loading"))
+    return shown
+
+
+class Stopwatch:
+    """Says how long a command took, in the line that ends it."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def __str__(self) -> str:
+        seconds = time.monotonic() - self._start
+        if seconds < 60:
+            return f"{seconds:.1f} s"
+        return f"{int(seconds) // 60} min {int(seconds) % 60} s"

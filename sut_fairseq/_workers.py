@@ -1,0 +1,155 @@
+"""Several processes that train one model together: what fairseq leaves out or gets wrong.
+
+fairseq looks for a launcher (torchrun, or whatever sets `WORLD_SIZE`, `RANK`, `MASTER_ADDR` and
+`MASTER_PORT`) only where it sees several GPUs; elsewhere each process trains a copy of its own. Its
+wrapper for data parallelism names a GPU even on a CPU. It cannot resume several processes with a
+torch whose `torch.load` is safe by default, because rank 0 sends the others more than tensors. And
+at the end of an epoch, when there is no batch left for every process, those without one compute
+with an old batch that must not count; with `--update-freq` fairseq then forgets the real batches of
+such a process in the sum that gradients are divided by.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from functools import wraps
+from pathlib import PurePath
+from typing import Any
+
+import torch
+from fairseq.models import distributed_fairseq_model
+from torch import distributed, nn
+
+from sut_fairseq.errors import InputError, check
+
+# Key of a batch, True where fairseq computes with an old batch because there is no other.
+IGNORED = "ignored"
+
+_LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+_BACKENDS = ("pytorch_ddp", "c10d", "legacy_ddp", "no_c10d")
+_START = "torchrun --nproc-per-node 2 $(which fairseq-train) ... --cpu"
+
+
+def join_workers(arguments: Namespace) -> None:
+    """Let the command line of fairseq-train be that of one of the processes that were launched.
+
+    Call it where fairseq begins to use one of our architectures. Without a launcher, and for the
+    options of a model alone, it changes next to nothing.
+
+    Raises:
+        InputError: if the processes would train copies, or with a kind of data parallelism that
+            these models are not made for.
+    """
+    if not hasattr(arguments, "distributed_world_size"):
+        return
+    backend = str(arguments.ddp_backend)
+    check(backend in _BACKENDS, "ddp_backend", "pytorch_ddp or legacy_ddp", backend)
+    on_cpu = arguments.cpu or not torch.cuda.is_available()
+    launched = launched_workers()
+    if launched > 1:
+        arguments.distributed_world_size = launched
+        if on_cpu:
+            arguments.distributed_init_method = "env://"
+            arguments.distributed_rank = int(os.environ["RANK"])
+            arguments.distributed_no_spawn = True
+            arguments.distributed_backend = "gloo"
+            arguments.device_id = 0
+    elif on_cpu and arguments.distributed_world_size == torch.cuda.device_count():
+        arguments.distributed_world_size = 1  # fairseq's default: the GPUs that are not used
+    workers = arguments.distributed_world_size
+    if workers == 1:
+        return
+    if on_cpu and launched == 1:
+        raise InputError(
+            f"--distributed-world-size {workers} starts no processes on a CPU: start them with a "
+            f"launcher ({_START})."
+        )
+    arguments.load_checkpoint_on_all_dp_ranks = True
+
+
+def launched_workers() -> int:
+    """How many processes a launcher has started, this one included; 1 without one.
+
+    Raises:
+        InputError: if the environment names a number of processes, but not which one this is.
+    """
+    workers = int(os.environ.get("WORLD_SIZE") or 1)
+    absent = [name for name in _LAUNCHER if name not in os.environ]
+    if workers > 1 and absent:
+        raise InputError(
+            f"WORLD_SIZE is {workers}, but a launcher would also set {', '.join(absent)}: start "
+            f"fairseq-train with one ({_START}), or unset WORLD_SIZE."
+        )
+    return workers
+
+
+def prepare_workers() -> None:
+    """Mend fairseq's trainer if this process is one of several that train together.
+
+    Call it first where a model or a criterion is built. With one process nothing changes.
+
+    Raises:
+        InputError: in a training command that was launched as one of several processes, and has
+            not joined the others.
+    """
+    if distributed.is_available() and distributed.is_initialized():
+        if distributed.get_world_size() > 1:
+            _mend_trainer()
+    elif _is_training_command() and launched_workers() > 1:
+        raise InputError(
+            f"a launcher started {launched_workers()} processes, but fairseq would train a copy of "
+            "the model in each: take fairseq-train and one of this package's architectures "
+            "(--arch), or give fairseq-hydra-train distributed_training.distributed_world_size."
+        )
+
+
+def _is_training_command() -> bool:
+    path = PurePath(sys.argv[0] if sys.argv else "")
+    ours = path.name.startswith("fairseq-") or path.parent.name == "fairseq_cli"
+    return ours and "train" in path.name
+
+
+def _mend_trainer() -> None:
+    from fairseq.trainer import Trainer  # only here: nothing but training needs it
+
+    if getattr(Trainer._prepare_sample, "marks_ignored_batches", False):
+        return
+    replicate = distributed_fairseq_model.DistributedDataParallel
+    distributed_fairseq_model.DistributedDataParallel = _without_gpu_on_cpu(replicate)
+    Trainer._prepare_sample = _marking_ignored_batches(Trainer._prepare_sample)
+
+
+def _without_gpu_on_cpu(replicate: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """torch's DistributedDataParallel, to which fairseq names a GPU even for a model on the CPU."""
+
+    @wraps(replicate, updated=())
+    def wrapped(module: nn.Module, **options: Any) -> nn.Module:
+        if all(parameter.device.type == "cpu" for parameter in module.parameters()):
+            options |= {"device_ids": None, "output_device": None}
+        return replicate(module, **options)
+
+    return wrapped
+
+
+def _marking_ignored_batches(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    """fairseq's `_prepare_sample`, which leaves it to our criterions what an old batch counts.
+
+    It returns a batch and whether that is an old one, which must not count. The trainer looks at
+    the last one of an update only, and then forgets the real ones before it. Our criterions count
+    such a batch as nothing in every sum, and the trainer needs not know.
+    """
+
+    @wraps(prepare)
+    def prepared(trainer: Any, sample: Any, is_dummy: bool = False) -> tuple[Any, bool]:
+        batch, ignored = prepare(trainer, sample, is_dummy)
+        criterion = trainer.get_criterion()
+        # In validation fairseq itself does right, and tasks add counts of their own to the log.
+        if ignored and criterion.training and getattr(criterion, "knows_ignored_batches", False):
+            return {**batch, IGNORED: True}, False
+        return batch, ignored
+
+    prepared.marks_ignored_batches = True  # type: ignore[attr-defined]
+    return prepared

@@ -1,0 +1,194 @@
+"""The options of architectures, criterions and tasks, with their defaults, by group.
+
+fairseq-train prints its `--help` before it reads `--arch`, `--criterion` and `--task`, so it lacks
+theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Any, Literal
+
+from fairseq import criterions, models, tasks
+from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+import sut_fairseq
+from sut_fairseq.errors import InputError
+
+What = Literal["architecture", "criterion", "task"]
+WHATS: tuple[What, ...] = ("architecture", "criterion", "task")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of fairseq-train.
+
+    Attributes:
+        flag: as one types it; `data`, the folder, has no dashes.
+        value: kind of value: a type's name, or empty for a switch.
+        choices: the values that are allowed; empty if they cannot be listed.
+        default: its default here.
+        preset: whether the architecture, rather than the model, says so.
+        help: what it does.
+    """
+
+    flag: str
+    value: str
+    choices: tuple[str, ...]
+    default: Any
+    preset: bool
+    help: str
+
+    @property
+    def shown_default(self) -> str:
+        """The default as one would type it; empty where there is none."""
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        return "" if self.default is None else str(self.default)
+
+    @property
+    def shown_help(self) -> str:
+        """The help, with the choices where it does not name them."""
+        named = all(choice in self.help for choice in self.choices)
+        return self.help if named else f"{self.help}: {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options that belong together."""
+
+    title: str
+    options: tuple[Option, ...]
+
+
+@dataclass(frozen=True)
+class Described:
+    """What has a name that fairseq-train takes.
+
+    Attributes:
+        name: the name.
+        what: whether it is given with `--arch`, `--criterion` or `--task`.
+        model: of an architecture, the model whose defaults it changes.
+        about: the first line of its docstring.
+        groups: its options.
+    """
+
+    name: str
+    what: What
+    model: str
+    about: str
+    groups: tuple[Group, ...]
+
+    @property
+    def flag(self) -> str:
+        """The option of fairseq-train that it is given with."""
+        return "--arch" if self.what == "architecture" else f"--{self.what}"
+
+
+def names() -> dict[str, What]:
+    """The names of this package, of whatever kind."""
+    registries: dict[What, Mapping[str, type]] = {
+        "architecture": models.ARCH_MODEL_REGISTRY,
+        "criterion": criterions.CRITERION_REGISTRY,
+        "task": tasks.TASK_REGISTRY,
+    }
+    return {
+        name: what
+        for what, registry in registries.items()
+        for name, one in registry.items()
+        if one.__module__.partition(".")[0] == sut_fairseq.__name__
+    }
+
+
+def headings() -> dict[str, list[str]]:
+    """The names in lists, each under a heading: architectures by their model, criterions, tasks."""
+    listed: dict[str, list[str]] = {}
+    for name, what in sorted(names().items(), key=lambda item: (WHATS.index(item[1]), item[0])):
+        model = models.ARCH_MODEL_NAME_REGISTRY.get(name)
+        heading = f"architectures of the model {model}" if what == "architecture" else f"{what}s"
+        listed.setdefault(heading, []).append(name)
+    return listed
+
+
+def describe(name: str) -> Described:
+    """All options of what has this name.
+
+    Raises:
+        InputError: if this package has nothing of that name; it says what is near.
+    """
+    known = names()
+    if name not in known:
+        near = ", ".join(get_close_matches(name, known, n=3, cutoff=0))
+        raise InputError(
+            f"there is no architecture, criterion or task `{name}` here; the nearest are {near}."
+        )
+    what = known[name]
+    if what == "architecture":
+        model = models.ARCH_MODEL_NAME_REGISTRY[name]
+        config = models.MODEL_DATACLASS_REGISTRY[model]
+        preset = Namespace()
+        models.ARCH_CONFIG_REGISTRY[name](preset)
+        about, presets = models.ARCH_MODEL_REGISTRY[name].__doc__, vars(preset)
+    elif what == "criterion":
+        model, presets = "", {}
+        config = criterions.CRITERION_DATACLASS_REGISTRY[name]
+        about = criterions.CRITERION_REGISTRY[name].__doc__
+    else:
+        model, presets = "", {}
+        config = tasks.TASK_DATACLASS_REGISTRY[name]
+        about = tasks.TASK_REGISTRY[name].__doc__
+    return Described(
+        name=name,
+        what=what,
+        model=model,
+        about=_first_line(about),
+        groups=tuple(_groups(config, presets)),
+    )
+
+
+def _first_line(docstring: str | None) -> str:
+    return (docstring or "").strip().partition("\n")[0]
+
+
+def _groups(config: type[FairseqDataclass], presets: Mapping[str, Any]) -> Iterator[Group]:
+    """The options by the class that brings them in, the most general class first."""
+    actions = _actions(config)
+    for part in reversed(config.__mro__):
+        own = [name for name in part.__dict__.get("__annotations__", {}) if name in actions]
+        options = tuple(_option(actions.pop(name), presets) for name in own)
+        if options:
+            yield Group(_title(part), options)
+
+
+def _actions(config: type[FairseqDataclass]) -> dict[str, argparse.Action]:
+    """What fairseq makes of the fields of a configuration, by the field's name."""
+    parser = argparse.ArgumentParser(add_help=False)
+    gen_parser_from_dataclass(parser, config())
+    return {action.dest: action for action in parser._actions}
+
+
+def _option(action: argparse.Action, presets: Mapping[str, Any]) -> Option:
+    default = action.default.value if isinstance(action.default, Enum) else action.default
+    preset = action.dest in presets and presets[action.dest] != default
+    kind = {int: "N", float: "X"}.get(action.type, "VALUE")  # type: ignore[call-overload]
+    return Option(
+        flag=action.option_strings[0] if action.option_strings else action.dest,
+        value="" if action.nargs == 0 else kind,
+        choices=tuple(map(str, action.choices or ())),
+        default=presets.get(action.dest, default),
+        preset=preset,
+        help=action.help or "",
+    )
+
+
+def _title(part: type) -> str:
+    """What the options of a class are about: the first line of its docstring."""
+    if part.__module__.partition(".")[0] == "fairseq":
+        return "fairseq's own options"
+    return _first_line(part.__doc__).removesuffix(".")

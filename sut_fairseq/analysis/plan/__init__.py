@@ -1,0 +1,1 @@
+"""What a training costs before it is started: time, memory and traffic on many GPUs."""

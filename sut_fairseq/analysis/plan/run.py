@@ -1,0 +1,165 @@
+"""The cost of a whole training, from measured constants and stated assumptions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from sut_fairseq.analysis.benchmark.peers import macs_of_pair, own_model
+from sut_fairseq.analysis.depth import stacks
+from sut_fairseq.analysis.plan.memory import Batch, memory_of, parameters, parameters_of_experts
+from sut_fairseq.analysis.plan.speed import Speed
+from sut_fairseq.analysis.plan.traffic import Exchange, ring_bytes
+from sut_fairseq.errors import InputError, check
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What the training runs on; rates are bytes per second in one direction.
+
+    Attributes:
+        gpus: number of GPUs, of all machines together.
+        machines: number of machines.
+        memory: bytes of one GPU.
+        link: between the GPUs of one machine.
+        network: of one machine to all others.
+    """
+
+    gpus: int
+    machines: int
+    memory: float
+    link: float
+    network: float
+
+    def __post_init__(self) -> None:
+        check(
+            self.gpus % self.machines == 0,
+            "--gpus",
+            f"a multiple of --machines ({self.machines})",
+            self.gpus,
+        )
+
+    @property
+    def narrowest(self) -> float:
+        """What a ring through all GPUs runs at: it enters and leaves each machine once."""
+        return self.link if self.machines == 1 else min(self.link, self.network)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained.
+
+    Attributes:
+        arch, vocab_size, flags: the model, see `untrained.build`.
+        tokens: target tokens of the whole training.
+        max_tokens: source or target tokens that a GPU computes at once, whichever are more.
+        src_len, tgt_len: lengths of all sentences.
+        update_freq: batches of a GPU between two updates.
+        dtype: see `memory_of`.
+    """
+
+    arch: str
+    vocab_size: int
+    flags: Sequence[str]
+    tokens: float
+    max_tokens: int
+    src_len: int
+    tgt_len: int
+    update_freq: int
+    dtype: torch.dtype
+
+    @property
+    def batch(self) -> Batch:
+        """What a GPU computes at once."""
+        sentences = self.max_tokens // max(self.src_len, self.tgt_len)
+        if not sentences:
+            raise InputError(
+                f"--max-tokens {self.max_tokens} holds no sentence of --src-len {self.src_len} and "
+                f"--tgt-len {self.tgt_len}: give more tokens or shorter sentences."
+            )
+        return Batch(sentences, self.src_len, self.tgt_len)
+
+
+def plan(training: Training, on: Machines, speed: Speed) -> dict[str, Any]:
+    """Time, memory and traffic, ready for JSON; sizes in bytes, times in seconds.
+
+    Raises:
+        InputError: for an unknown architecture or flag, or if a size is not allowed.
+    """
+    batch, workers = training.batch, on.gpus
+    model, task = own_model(training.arch, training.vocab_size, training.flags)
+    macs = (
+        3
+        * batch.sentences
+        * macs_of_pair(model, task, src_len=batch.src_len, tgt_len=batch.tgt_len)
+    )
+    steps = sum(stack.num_steps for stack in stacks(model).values())
+    memory = memory_of(
+        training.arch,
+        training.vocab_size,
+        training.flags,
+        batch,
+        dtype=training.dtype,
+        workers=workers,
+    )
+    size = training.dtype.itemsize
+    gradients = size * parameters(model)
+    sent = ring_bytes(gradients, workers)
+    computing = training.update_freq * speed.seconds(steps, macs)
+    adding = sent / on.narrowest
+    tokens = workers * training.update_freq * batch.sentences * batch.tgt_len
+    updates = math.ceil(training.tokens / tokens)
+    seconds = updates * (computing + adding)
+    return {
+        "machines": asdict(on),
+        "speed": asdict(speed),
+        "model": {
+            "params": sum(p.numel() for p in model.parameters()),
+            "params_of_experts": parameters_of_experts(model),
+            "steps": steps,
+            "macs_of_batch": macs,
+        },
+        "memory": {**asdict(memory), "total": memory.total, "fits": memory.total <= on.memory},
+        "update": {
+            "tokens": tokens,
+            "gradients": gradients,
+            "sent_by_each_gpu": sent,
+            "seconds": computing + adding,
+            "seconds_computing": computing,
+            "seconds_adding_up": adding,
+        },
+        "run": {
+            "updates": updates,
+            "tokens_per_second": tokens / (computing + adding),
+            "hours": seconds / 3600,
+            "gpu_hours": workers * seconds / 3600,
+        },
+        "expert_parallelism": _expert_parallelism(model, training, on, memory.total),
+    }
+
+
+def _expert_parallelism(
+    model: Any, training: Training, on: Machines, used: int
+) -> dict[str, Any] | None:
+    """What experts on different GPUs would send instead of gradients, and when it would be less."""
+    of_experts = parameters_of_experts(model)
+    if not of_experts or on.gpus == 1:
+        return None
+    batch, size = training.batch, training.dtype.itemsize
+    sources, targets = (batch.sentences * length for length in (batch.src_len, batch.tgt_len))
+    exchanged = training.update_freq * Exchange.of(model).bytes(sources, targets, size, on.gpus)
+    gradients = ring_bytes(size * of_experts, on.gpus)
+    # Weights, gradients, buckets and the optimizer's moments of one expert in every layer.
+    num_experts = max(m.num_experts for m in model.modules() if hasattr(m, "num_experts"))
+    state = (3 * size + 8 + (0 if size == 4 else 8)) * of_experts / num_experts
+    return {
+        "sent_by_each_gpu": exchanged,
+        "gradients_saved": gradients,
+        "experts": num_experts,
+        "experts_for_less_traffic": math.ceil(num_experts * exchanged / gradients),
+        "experts_for_full_memory": num_experts + math.floor((on.memory - used) / state),
+    }

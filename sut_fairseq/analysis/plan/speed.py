@@ -1,0 +1,127 @@
+"""How long a training step takes, from measured ones.
+
+A step of these models is many small operations: on a GPU the time to start them counts, on a CPU
+the arithmetic. Two constants say both: seconds for each step of depth, and MACs per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from sut_fairseq.errors import InputError
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured forward and backward pass.
+
+    Attributes:
+        steps: steps of depth of both stacks together.
+        macs: of both passes, attention products included.
+        seconds: what it took.
+    """
+
+    steps: int
+    macs: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """seconds = seconds_per_step * steps + macs / macs_per_second.
+
+    Attributes:
+        seconds_per_step: for one step of depth, however small the batch.
+        macs_per_second: of all else.
+        source: where the constants are from.
+    """
+
+    seconds_per_step: float
+    macs_per_second: float
+    source: str
+
+    def seconds(self, steps: int, macs: float) -> float:
+        """Time of a forward and backward pass; arguments as in `Point`."""
+        return self.seconds_per_step * steps + macs / self.macs_per_second
+
+
+def fit(points: Iterable[Point], source: str, *, macs_per_second: float | None = None) -> Speed:
+    """The constants with the least squares of relative errors, neither of them negative.
+
+    Args:
+        points: at least one; with a single batch size everything is put down to arithmetic.
+        source: where they are from.
+        macs_per_second: if it is known otherwise.
+    """
+    # What each point says: 1 = a * steps / seconds + b * macs / seconds.
+    rows = numpy.array([[p.steps / p.seconds, p.macs / p.seconds] for p in points])
+    ones = numpy.ones(len(rows))
+    if macs_per_second is not None:
+        rest = ones - rows[:, 1] / macs_per_second
+        per_step = float(rows[:, 0] @ rest / (rows[:, 0] @ rows[:, 0]))
+        return Speed(max(per_step, 0.0), macs_per_second, source)
+    scale = rows.mean(axis=0)  # the two columns differ by ten orders of magnitude
+    (per_step, per_mac), _, rank, _ = numpy.linalg.lstsq(rows / scale, ones, rcond=1e-6)
+    if rank < 2 or per_step < 0 or per_mac <= 0:
+        per_step = 0.0
+        own = rows[:, 1] / scale[1]
+        per_mac = own @ ones / (own @ own)
+    return Speed(float(per_step / scale[0]), float(scale[1] / per_mac), source)
+
+
+# `sut_base` in `sut-benchmark train` with 32 + 32 tokens a pair and 32,768 words, as printed in
+# docs/benchmarks.md: sentence pairs and seconds.
+_STEPS, _MACS_OF_PAIR = 12, 7.386e9
+_H100 = ((32, 0.220), (64, 0.206), (64, 0.19566), (128, 0.157))
+_CPU = ((16, 2.28223), (16, 2.29187), (32, 4.31718), (64, 7.86912), (64, 7.56493))
+# Of the layer of experts with 16,384 tokens on the H100. The training steps there say nothing of
+# the arithmetic: more sentences did not take longer.
+_H100_MACS_PER_SECOND = 22.14e12
+
+
+def _points(measured: Iterable[tuple[int, float]]) -> list[Point]:
+    return [Point(_STEPS, sentences * _MACS_OF_PAIR, seconds) for sentences, seconds in measured]
+
+
+POINTS = {"h100": _points(_H100), "cpu": _points(_CPU)}
+MEASURED = {
+    "h100": fit(
+        POINTS["h100"],
+        "docs/benchmarks.md: one H100, bfloat16 under autocast",
+        macs_per_second=_H100_MACS_PER_SECOND,
+    ),
+    "cpu": fit(POINTS["cpu"], "docs/benchmarks.md: two cores of an AMD EPYC, float32"),
+}
+
+
+def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
+    """The constants that `sut-benchmark train --json` has measured.
+
+    Args:
+        document: what it printed.
+        steps: steps of depth of both stacks of the architecture it measured.
+        source: its file.
+
+    Raises:
+        InputError: if it is something else.
+    """
+    try:
+        settings, variants = document["settings"], document["variants"]
+        own = variants[settings["arch"]]
+        per_pair = own["macs"] / settings["sentences"]
+        points = [Point(steps, own["macs"], own["median"])]
+        for times in (1, 2, 4):
+            if f"tokens_{times}x" in variants:
+                pairs = times * settings["scaling_sentences"]
+                seconds = variants[f"tokens_{times}x"]["median"]
+                points.append(Point(steps, pairs * per_pair, seconds))
+    except (KeyError, TypeError):
+        raise InputError(
+            f"`{source}` is not what `sut-benchmark train --json` prints: give such a file, or one "
+            f"of {', '.join(MEASURED)}."
+        ) from None
+    return fit(points, source)

@@ -1,0 +1,259 @@
+"""Asking a trained model about sentences: what it answers, how it computes, what that costs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from fairseq import tasks
+from fairseq.data import Dictionary
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.utils import strip_pad
+from torch import Tensor
+
+from sut_data.text.tokenization import TextSide
+from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
+from sut_fairseq.analysis.traces import StackTrace, looked_at, trace
+from sut_fairseq.errors import InputError, check
+from sut_fairseq.tasks.labels import LabelTask
+
+
+class Word(NamedTuple):
+    """A symbol as the user knows it, and whether the model reads it as the unknown word."""
+
+    text: str
+    unknown: bool = False
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """What a model is asked about.
+
+    Attributes:
+        text: readable text.
+        words: what stands for each token that the model reads, boundaries included.
+        sample: the sentence as a batch of one.
+        reference: the right answer, readable; None if nobody knows.
+    """
+
+    text: str
+    words: list[Word]
+    sample: dict[str, Any]
+    reference: str | None = None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a model made of a sentence.
+
+    Attributes:
+        alpha_threshold: at which threshold; None if nothing halts by one.
+        text: its answer, readable.
+        words: the answer's symbols, the end included.
+        reads: by "encoder" and "decoder" the words of the tokens that each depth loop computes.
+            What a decoder reads is one behind what it writes.
+        stacks: what each loop did.
+        macs: multiply-accumulates of running the model on the sentence and this answer, attention
+            products included; None if they cannot be counted.
+    """
+
+    alpha_threshold: float | None
+    text: str
+    words: list[Word]
+    reads: dict[str, list[Word]]
+    stacks: dict[str, StackTrace]
+    macs: int | None
+
+
+class Reader:
+    """A trained model that is asked about sentences, one at a time.
+
+    Args:
+        model, task: a trained model that has steps to look at (see `trace`), on the CPU, and its
+            task.
+        source, target: how their text was made symbols.
+        beam: hypotheses in beam search; 1: greedy search.
+        max_len: greatest number of generated words.
+
+    Raises:
+        InputError: if there is nothing to look at in the model.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        task: tasks.FairseqTask,
+        source: TextSide,
+        target: TextSide,
+        *,
+        beam: int = 1,
+        max_len: int = 200,
+    ) -> None:
+        self.model, self.task = model, task
+        self.source, self.target = source, target
+        self.shapes = looked_at(model)
+        self.labels = isinstance(task, LabelTask)
+        self.beam = beam
+        longest = min(max_len, model.max_positions()[1] - 1)
+        options = {"beam": beam, "max_len_a": 0, "max_len_b": longest}
+        settings = Namespace(**{**asdict(GenerationConfig()), **options})
+        self.search = task.build_generator([model], settings)
+        model.eval()
+
+    @property
+    def alpha_threshold(self) -> float | None:
+        """The threshold of the model as it is; None if nothing halts by one."""
+        units = units_with_threshold(self.model)
+        return units[0].alpha_threshold if units else None
+
+    @alpha_threshold.setter
+    def alpha_threshold(self, value: float) -> None:
+        set_threshold(self.model, value)
+
+    def sentence(self, text: str) -> Sentence:
+        """A sentence that the user typed.
+
+        Raises:
+            InputError: if it has no words, is no Unicode text, or has more than the model takes.
+        """
+        text = " ".join(text.split())
+        symbols = _symbols("the sentence", text, self.source)
+        tokens = _indices(symbols, self.task.source_dictionary)
+        dataset = self.task.build_dataset_for_inference([tokens], [len(tokens)])
+        sample = dataset.collater([dataset[0]])
+        words = self._source_words(sample)
+        # A task may have put a begin token before them.
+        first = len(words) - len(symbols) - 1
+        for place, symbol in enumerate(symbols):
+            words[first + place] = words[first + place]._replace(text=symbol)
+        return self._checked(Sentence(text, words, sample))
+
+    def of_split(self, split: str, number: int) -> Sentence:
+        """The sentence of a loaded split with this number, from 0.
+
+        Raises:
+            InputError: if it has more tokens than the model takes.
+        """
+        dataset = self.task.dataset(split)
+        sample = dataset.collater([dataset[number]])
+        source, target = self.task.source_dictionary, self.task.target_dictionary
+        text = _readable(self.source, source.string(sample["net_input"]["src_tokens"][0]))
+        reference = target.string(strip_pad(sample["target"][0], target.pad()))
+        reference = _readable(self.target, reference)
+        return self._checked(Sentence(text, self._source_words(sample), sample, reference))
+
+    def ask(
+        self,
+        sentence: Sentence,
+        alpha_threshold: float | None = None,
+        *,
+        target: str | None = None,
+        costs: bool = True,
+    ) -> Answered:
+        """Let the model answer, and look at how it computes that.
+
+        Args:
+            sentence: of `sentence` or `of_split`.
+            alpha_threshold: from now on; None: as it is.
+            target: what a decoder reads instead of what the model finds.
+            costs: whether to count MACs.
+
+        Raises:
+            InputError: if the target has no words, or more than the model takes.
+        """
+        if alpha_threshold is not None:
+            self.alpha_threshold = alpha_threshold
+        dictionary = self.task.target_dictionary
+        answer, words = self._answer(sentence, target)
+        net_input = dict(sentence.sample["net_input"])
+        reads = {"encoder": sentence.words}
+        if "decoder" in self.shapes:
+            # What is shown of a classification is the one step that the label is read from.
+            read = answer[:0] if self.labels else answer[:-1]
+            previous = torch.cat([read.new_tensor([dictionary.eos()]), read])
+            self._check_length("target", len(previous), 1)
+            net_input["prev_output_tokens"] = previous.unsqueeze(0)
+            reads["decoder"] = [Word(dictionary.bos_word), *words[: len(read)]]
+        return Answered(
+            alpha_threshold=self.alpha_threshold,
+            text=_readable(self.target, dictionary.string(answer)),
+            words=words,
+            reads=reads,
+            stacks=trace(self.model, {"net_input": net_input}).stacks,
+            macs=self._macs(net_input, answer) if costs else None,
+        )
+
+    def _answer(self, sentence: Sentence, target: str | None) -> tuple[Tensor, list[Word]]:
+        """The answer's tokens with the end, `(length,)`, and their words."""
+        dictionary = self.task.target_dictionary
+        if target is None:
+            with torch.no_grad():
+                found = self.task.inference_step(self.search, [self.model], sentence.sample)
+            answer: Tensor = found[0][0]["tokens"]
+            return answer, _words(answer, dictionary)
+        if self.labels:
+            raise InputError("--target is for translation models; a label is not read, but told.")
+        symbols = _symbols("--target", target, self.target)
+        answer = _indices(symbols, dictionary)
+        words = _words(answer, dictionary)
+        return answer, [w._replace(text=s) for w, s in zip(words, [*symbols, dictionary.eos_word])]
+
+    def _macs(self, net_input: dict[str, Any], answer: Tensor) -> int | None:
+        source = net_input["src_tokens"][0]
+        read = answer[:1] if self.labels else answer
+        pairs = without_padding([(source, read)], self.task.target_dictionary.eos())
+        try:
+            return count(self.model, pairs).macs_full
+        except (InputError, RuntimeError):  # a kind of layer that nobody counts
+            return None
+        finally:
+            self.model.eval()
+
+    def _source_words(self, sample: dict[str, Any]) -> list[Word]:
+        return _words(sample["net_input"]["src_tokens"][0], self.task.source_dictionary)
+
+    def _checked(self, sentence: Sentence) -> Sentence:
+        self._check_length("source", len(sentence.words), 0)
+        return sentence
+
+    def _check_length(self, side: str, length: int, number: int) -> None:
+        """Refuse a sentence that is longer than the model takes."""
+        most = self.model.max_positions()[number]
+        check(length <= most, f"{side} sentence", f"at most {most} tokens long", length)
+
+
+def _readable(side: TextSide, symbols: str) -> str:
+    """Symbols as text; without the extra that detokenises, words as the tokeniser left them."""
+    try:
+        return side.decode(symbols)
+    except ModuleNotFoundError:
+        return side.join(symbols)
+
+
+def _symbols(name: str, text: str, side: TextSide) -> list[str]:
+    """The symbols of raw text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} is not Unicode text: type it in UTF-8.") from None
+    symbols = side.encode(text).split()
+    check(bool(symbols), name, "at least one word", repr(text))
+    return symbols
+
+
+def _indices(symbols: Sequence[str], dictionary: Dictionary) -> Tensor:
+    """Tokens of symbols and the end, `(length,)`; what is not known is the unknown word.
+
+    So is what fairseq calls its special symbols: who types `<pad>` means no padding.
+    """
+    found = [dictionary.index(symbol) for symbol in symbols]
+    tokens = [index if index >= dictionary.nspecial else dictionary.unk() for index in found]
+    return torch.tensor([*tokens, dictionary.eos()])
+
+
+def _words(tokens: Tensor, dictionary: Dictionary) -> list[Word]:
+    return [Word(dictionary[int(token)], int(token) == dictionary.unk()) for token in tokens]

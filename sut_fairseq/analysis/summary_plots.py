@@ -1,0 +1,60 @@
+"""Pictures of what puts models side by side: a line for each model, a panel for each data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sut_fairseq.analysis.evaluation_plots import Figure
+
+
+class Point(NamedTuple):
+    """A result on a group of sentences; None for a deviation of one seed, or no published one."""
+
+    group: str
+    mean: float
+    deviation: float | None
+    paper: float | None
+
+
+class Series(NamedTuple):
+    """The results of a model in one panel."""
+
+    panel: str
+    model: str
+    points: Sequence[Point]
+
+
+def draw(listed: Sequence[Series], title: str, measure: str, path: Path) -> None:
+    """Draw mean and deviation by group; crosses are the paper's numbers."""
+    panels = list(dict.fromkeys(series.panel for series in listed))
+    models = list(dict.fromkeys(series.model for series in listed))
+    figure = Figure(figsize=(0.8 + 5.2 * len(panels), 4.0), layout="constrained")
+    for axes, panel in zip(
+        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
+    ):
+        for series in listed:
+            if series.panel != panel:
+                continue
+            color = f"C{models.index(series.model)}"
+            axes.errorbar(
+                [point.group for point in series.points],
+                [point.mean for point in series.points],
+                yerr=[point.deviation or 0.0 for point in series.points],
+                marker="o",
+                capsize=3,
+                color=color,
+                label=series.model,
+            )
+            paper = [point for point in series.points if point.paper is not None]
+            axes.plot([one.group for one in paper], [one.paper for one in paper], "x", color=color)
+        axes.set_title(panel, fontsize="medium")
+        axes.tick_params(axis="x", rotation=30)
+        axes.grid(alpha=0.3)
+    if any(point.paper is not None for series in listed for point in series.points):
+        axes.plot([], [], "x", color="black", label="the paper")
+    axes.legend(fontsize="small")
+    figure.axes[0].set_ylabel(measure)
+    figure.suptitle(title, fontsize="medium")
+    figure.savefig(path, dpi=150)

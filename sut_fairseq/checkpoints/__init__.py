@@ -1,0 +1,1 @@
+"""Checkpoints that survive: written whole, checked before they are read, found again."""

@@ -1,0 +1,184 @@
+"""Exported models: weights in the safetensors format, everything else of a checkpoint as JSON.
+
+Neither can hold code, and other programs read both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from sut_fairseq.checkpoints.integrity import DamagedCheckpointError
+from sut_fairseq.checkpoints.writing import shared_memory
+from sut_fairseq.errors import InputError
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+_FORMAT = 1
+# What a checkpoint holds besides its weights that still says something without an optimizer.
+_KEPT = ("cfg", "args", "task_state", "optimizer_history", "extra_state")
+_KEPT_EXTRA = ("val_loss", "train_iterator", "averaged_from")
+# How JSON shows what it has no notation for.
+_NAMESPACE, _TUPLE = "__namespace__", "__tuple__"
+
+
+def is_exported(path: str | Path) -> bool:
+    """Whether this is the name of exported weights."""
+    return Path(path).suffix == ".safetensors"
+
+
+def write_exported(state: Mapping[str, Any], folder: Path) -> None:
+    """Write a checkpoint into an empty folder as `model.safetensors` and `config.json`.
+
+    Tensors that share memory are written once; the configuration says which those are.
+
+    Args:
+        state: fairseq's dictionary; its optimizer state and the figures of its log are left out.
+        folder: where to write.
+
+    Raises:
+        InputError: if something in it is neither a tensor nor a plain value.
+    """
+    from safetensors.torch import save_file
+
+    leaders = shared_memory(state["model"])
+    own = {
+        key: tensor.contiguous().clone()
+        for key, tensor in state["model"].items()
+        if leaders[key] == key
+    }
+    path = folder / WEIGHTS
+    save_file(own, path, metadata={"format": "pt"})
+    document: dict[str, Any] = {
+        "format": _FORMAT,
+        "sha256": _digest(path),
+        "parameters": list(state["model"]),
+        "shared": {key: leader for key, leader in leaders.items() if key != leader},
+    }
+    for key in _KEPT:
+        if state.get(key) is not None:
+            document[key] = _plain(key, _relevant(key, state[key]))
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+
+
+def read_exported(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
+    """Read what `write_exported` wrote, as fairseq's dictionary.
+
+    Args:
+        path: `model.safetensors`, with `config.json` beside it.
+        lazy: do not compare the weights with their checksum.
+
+    Raises:
+        InputError: if a file is missing, damaged, or something else.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no file `{path}`; check its path.")
+    document = _read_config(path.parent / CONFIG)
+    if not lazy and _digest(path) != document["sha256"]:
+        raise DamagedCheckpointError(
+            f"`{path}` is damaged: its checksum is not the one in {CONFIG}, so copy both files "
+            "again or export the model again."
+        )
+    try:
+        tensors = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedCheckpointError(
+            f"`{path}` cannot be read as safetensors ({error}): copy it again or export the model "
+            "again."
+        ) from error
+    model: dict[str, Tensor] = {}
+    for key in document["parameters"]:
+        leader = document["shared"].get(key, key)
+        if leader not in tensors:
+            raise DamagedCheckpointError(
+                f"`{path}` lacks `{leader}`, which {CONFIG} names: the two files are not of one "
+                "export, so copy both again."
+            )
+        model[key] = tensors[leader]
+    state: dict[str, Any] = {key: _restored(document.get(key)) for key in ("args", "cfg")}
+    state |= {key: _restored(document[key]) for key in _KEPT if key in document}
+    return {**state, "model": model}
+
+
+def _relevant(key: str, value: Any) -> Any:
+    if key != "extra_state":
+        return value
+    return {name: value[name] for name in _KEPT_EXTRA if name in value}
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():  # reading a pipe or a device may never end
+        raise InputError(f"`{path}` is no file: export the model again.")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"There is no {CONFIG} beside the weights in `{path.parent}`; `sut-export` writes "
+            "both, so copy it there."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise DamagedCheckpointError(f"`{path}` cannot be read as JSON: {error}.") from error
+    kinds = {"format": int, "sha256": str, "parameters": list, "shared": dict}
+    if not isinstance(document, dict) or not all(
+        isinstance(document.get(key), kind) for key, kind in kinds.items()
+    ):
+        raise InputError(f"`{path}` was not written by `sut-export`: export the model again.")
+    if document["format"] > _FORMAT:
+        raise InputError(
+            f"`{path}` has the format {document['format']}, but this version reads up to "
+            f"{_FORMAT}: install a newer sut_fairseq."
+        )
+    return document
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as JSON has it, from which `_restored` makes the same value again."""
+    if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Namespace):
+        return {_NAMESPACE: _plain(name, vars(value))}
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value) or {_NAMESPACE, _TUPLE} & value.keys():
+            raise InputError(
+                f"`{name}` of the checkpoint has keys that JSON cannot hold: export it with "
+                "--format pt."
+            )
+        return {key: _plain(f"{name}.{key}", one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return {_TUPLE: [_plain(name, one) for one in value]}
+    if isinstance(value, list):
+        return [_plain(name, one) for one in value]
+    raise InputError(
+        f"`{name}` of the checkpoint is a {type(value).__name__}, which JSON cannot hold: export "
+        "it with --format pt."
+    )
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_restored(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_NAMESPACE}:
+        return Namespace(**_restored(value[_NAMESPACE]))
+    if value.keys() == {_TUPLE}:
+        return tuple(_restored(value[_TUPLE]))
+    return {key: _restored(one) for key, one in value.items()}

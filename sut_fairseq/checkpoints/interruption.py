@@ -1,0 +1,71 @@
+"""Signals that tell a training to stop, and the status it then ends with."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from types import FrameType
+
+# "Temporary failure, try again" in sysexits.h: told to stop, it saved; the same command goes on.
+UNFINISHED = 75
+
+# From Slurm before it ends a job, from whoever asks politely, and Ctrl-C.
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+class Interruption:
+    """Whether this process was told to stop.
+
+    Attributes:
+        asked: the signal that said so; None until then.
+    """
+
+    def __init__(self) -> None:
+        self.asked: signal.Signals | None = None
+
+    def listen(self) -> None:
+        """Note SIGTERM, SIGUSR1 and SIGINT from now on, unless somebody else handles them.
+
+        A second SIGINT ends the process at once. Only the main thread may do this; elsewhere
+        nothing changes.
+        """
+        _handle(self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked = signal.Signals(number)
+        sentence = f"{self.asked.name}: when the update is finished and saved, this training ends "
+        sentence += f"with status {UNFINISHED}"
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            sentence += "; Ctrl-C again ends it at once"
+        # Not through Python's buffers, which the signal may have found half-written.
+        os.write(2, f"\n{sentence}.\n".encode())
+
+
+def pass_on_signals() -> None:
+    """Let the processes that this one will start be told, and let it live until they have ended.
+
+    As long as there are none, a signal does what it always does.
+    """
+    _handle(_pass_on)
+
+
+def _pass_on(number: int, frame: FrameType | None) -> None:
+    children = multiprocessing.active_children()
+    if not children or number == signal.SIGINT:
+        signal.signal(number, signal.SIG_DFL)
+    if not children:
+        os.kill(os.getpid(), number)
+    for child in children:
+        # A terminal sends Ctrl-C to all of them, and twice would end them at once.
+        os.kill(child.pid or 0, signal.SIGTERM if number == signal.SIGINT else number)
+
+
+def _handle(handler: signal._HANDLER) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number in _SIGNALS:
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, _pass_on):
+            signal.signal(number, handler)

@@ -1,0 +1,172 @@
+"""Checkpoints read without running anything that is in them, and refused in a sentence."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import warnings
+import zipfile
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.dataclass.utils import overwrite_args_by_name
+from omegaconf import OmegaConf
+
+from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq.checkpoints.exported import is_exported, read_exported
+from sut_fairseq.checkpoints.integrity import check_file, check_whole, not_a_checkpoint, truncated
+from sut_fairseq.checkpoints.settings import refuse_code
+from sut_fairseq.errors import InputError
+
+_REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)")
+
+
+def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
+    """Load a fairseq checkpoint on the CPU without running any code from it.
+
+    fairseq's own settings load under `weights_only=True` because importing `sut_fairseq`
+    allow-lists their few classes.
+
+    Args:
+        path: the checkpoint file, or exported weights (`model.safetensors`).
+        lazy: map the file instead of reading it, so that tensors cost nothing until they are used.
+            Only for a quick look: nothing is compared with its checksum, and the tensors must not
+            be used once the file may have changed.
+
+    Returns:
+        fairseq's dictionary: `model`, `cfg` (or `args`), `extra_state`, `optimizer_history`, ...
+
+    Raises:
+        ValueError: the file is missing, truncated, damaged, not a fairseq checkpoint, holds an
+            object of a class that is not allow-listed, or a setting that is Python code.
+    """
+    path = Path(path)
+    if is_exported(path):
+        with _sentences(path):
+            state = read_exported(path, lazy=lazy)
+            _check_content(path, state)
+        return state
+    if lazy:
+        check_file(path)
+    else:
+        check_whole(path)
+    with _sentences(path):
+        # Checkpoints in torch's format from before 1.6 are no zip archives and cannot be mapped.
+        mapped = lazy and zipfile.is_zipfile(path)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        _check_content(path, state)
+    return state
+
+
+def load_as_fairseq(path: str, *arguments: Any, **options: Any) -> Any:
+    """What fairseq makes of a checkpoint: `checkpoint_utils.load_checkpoint_to_cpu`, checked.
+
+    Args:
+        path: the checkpoint file.
+        arguments, options: the function's others.
+
+    Raises:
+        ValueError: as in `load_checkpoint`.
+    """
+    read = checkpoint_utils.load_checkpoint_to_cpu
+    read = getattr(read, "__wrapped__", read)
+    if is_exported(path):
+        return _exported_as_fairseq(path, *arguments, **options)
+    check_whole(path)
+    with _sentences(Path(path)):
+        state = read(path, *arguments, **options)
+        _check_content(Path(path), state)
+    return state
+
+
+def _exported_as_fairseq(
+    path: str, arg_overrides: Mapping[str, Any] | None = None, load_on_all_ranks: bool = False
+) -> dict[str, Any]:
+    """What `load_checkpoint_to_cpu` does after it has read a file, on exported weights."""
+    state = load_checkpoint(path)
+    overrides = dict(arg_overrides or {})
+    with _sentences(Path(path)):
+        if state["args"] is not None:
+            vars(state["args"]).update(overrides)
+        if state["cfg"] is not None:
+            state["cfg"] = OmegaConf.create(state["cfg"], flags={"allow_objects": True})
+            overwrite_args_by_name(state["cfg"], overrides)
+        upgraded: dict[str, Any] = checkpoint_utils._upgrade_state_dict(state)
+    return upgraded
+
+
+def guard_fairseq() -> None:
+    """Have fairseq's commands check a checkpoint as ours do, wherever they read one.
+
+    Called when one of them imports the plugin, which is before it reads anything. torch refuses
+    classes and functions there as well, but not flipped bytes, nor code among the settings.
+    """
+    read = checkpoint_utils.load_checkpoint_to_cpu
+
+    @wraps(read)
+    def checked(path: str, *arguments: Any, **options: Any) -> Any:
+        show_input_errors_as_sentences()
+        of_another_file_system = not Path(path).exists()
+        return (read if of_another_file_system else load_as_fairseq)(path, *arguments, **options)
+
+    if not hasattr(read, "__wrapped__"):
+        checkpoint_utils.load_checkpoint_to_cpu = checked
+
+
+@contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    """Tell in a sentence why torch cannot, or will not, load a checkpoint."""
+    try:
+        with warnings.catch_warnings():
+            # torch remarks on pickles that it did not write; the errors below say it better.
+            warnings.simplefilter("ignore")
+            yield
+    except EOFError as error:
+        raise InputError(truncated(path)) from error
+    except pickle.UnpicklingError as error:
+        refused = _REFUSED_CLASS.search(str(error))
+        if refused is None:
+            raise InputError(not_a_checkpoint(path)) from error
+        raise InputError(
+            f"`{path}` holds an object of the class `{refused[1]}`, which is refused because "
+            f"loading it could run code; a checkpoint may hold tensors, plain values and fairseq's "
+            f"own settings only, so save it again without that object."
+        ) from error
+    except (OSError, InputError):
+        raise
+    except Exception as error:
+        # Damaged bytes make torch's reader fail in many ways (KeyError, RuntimeError, ...), and
+        # all of them mean the same to the user.
+        raise InputError(not_a_checkpoint(path)) from error
+
+
+def _check_content(path: Path, state: Any) -> None:
+    """Refuse what is no dictionary of fairseq's, or would run code when a model is built of it."""
+    if not isinstance(state, Mapping) or not _is_fairseqs(state):
+        raise InputError(not_a_checkpoint(path))
+    refuse_code(path, state)
+
+
+def _is_fairseqs(state: Mapping[Any, Any]) -> bool:
+    """Whether the parts of a dictionary are what fairseq writes, as far as they are there."""
+    model, history, cfg = (state.get(key) for key in ("model", "optimizer_history", "cfg"))
+    mappings = [cfg, state.get("extra_state"), state.get("task_state")]
+    settings = [state.get("args")]
+    if isinstance(history, list):
+        mappings += history
+    if isinstance(cfg, Mapping):
+        settings += [cfg.get("model"), cfg.get("task")]
+    return (
+        isinstance(model, Mapping)
+        and all(torch.is_tensor(tensor) for tensor in model.values())
+        and isinstance(history, (list, NoneType))
+        and all(isinstance(one, (Mapping, NoneType)) for one in mappings)
+        and all(isinstance(one, (Mapping, Namespace, NoneType)) for one in settings)
+    )

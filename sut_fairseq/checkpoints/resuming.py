@@ -1,0 +1,92 @@
+"""Which checkpoint a training goes on from when the last one is damaged or gone."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from sut_fairseq.checkpoints.integrity import DamagedCheckpointError, check_whole
+from sut_fairseq.checkpoints.progress import progress_of
+
+logger = logging.getLogger(__name__)
+
+
+def find_start(folder: Path, suffix: str = "") -> Path | None:
+    """The checkpoint to go on from: the last one, or else the newest that is whole.
+
+    A damaged one that is met on the way is kept as `<name>.damaged`. What is found, and how many
+    updates are lost, is told in the log.
+
+    Args:
+        folder: of the checkpoints of one training; it may be absent.
+        suffix: what fairseq puts before `.pt` in every name.
+
+    Returns:
+        None if the folder has no whole checkpoint: then the training begins anew.
+
+    Raises:
+        InputError: a file may not be read.
+    """
+    last = folder / f"checkpoint_last{suffix}.pt"
+    there, progress = last.exists(), progress_of(last)
+    if there and _is_whole(last):
+        return last
+    others = _others(folder, suffix)
+    known = [updates for updates, _ in others]
+    if progress is not None:
+        known.append(progress.updates)
+    for updates, path in others:
+        if _is_whole(path):
+            logger.warning(
+                "%s is %s: going on from %s, the newest whole checkpoint, at update %d; %s",
+                last.name,
+                "damaged" if there else "missing",
+                path,
+                updates,
+                _lost(max(known) - updates, exactly=progress is not None),
+            )
+            return path
+    if there or others:
+        lost = _lost(max(known, default=0), exactly=progress is not None)
+        logger.warning("no checkpoint in %s is whole: the training begins anew; %s", folder, lost)
+    return None
+
+
+def _lost(updates: int, *, exactly: bool) -> str:
+    if exactly:
+        return f"{updates} updates are lost"
+    if updates:
+        return f"at least {updates} updates are lost"
+    return "whether later updates are lost is not known"
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a checkpoint is; one that is not gets another name."""
+    try:
+        check_whole(path)
+    except DamagedCheckpointError as problem:
+        kept = _put_aside(path)
+        logger.warning("%s It is kept as %s.", problem, kept.name)
+        return False
+    return True
+
+
+def _put_aside(path: Path) -> Path:
+    """Give a file a name under which nobody takes it for a checkpoint."""
+    kept, number = path.with_name(f"{path.name}.damaged"), 1
+    while kept.is_symlink() or kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.damaged-{number}")
+    return path.rename(kept)
+
+
+def _others(folder: Path, suffix: str) -> list[tuple[int, Path]]:
+    """The checkpoints of epochs, intervals and best scores with their updates, newest first."""
+    name = re.compile(rf"checkpoint(\d+|_\d+_\d+|_best|\.best_.*){re.escape(suffix)}\.pt")
+    found = []
+    for path in folder.glob("checkpoint*.pt"):
+        progress = progress_of(path) if name.fullmatch(path.name) else None
+        if progress is not None and progress.resumable:
+            found.append((progress.updates, path))
+    return sorted(found, reverse=True)

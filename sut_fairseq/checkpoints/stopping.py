@@ -1,0 +1,117 @@
+"""The end of an interrupted training: after an update, with a checkpoint."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+from torch.multiprocessing.spawn import ProcessExitedException
+
+from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_on_signals
+
+# The function of fairseq-train that follows every update, and where it is: in its module, or in the
+# program itself (`python -m fairseq_cli.train`).
+_AFTER_UPDATE, _MODULES = "validate_and_save", ("fairseq_cli.train", "__main__")
+
+_fairseq_call_main = distributed_utils.call_main
+
+logger = logging.getLogger(__name__)
+
+
+def call_main(cfg: Any, main: Callable[..., Any], **options: Any) -> None:
+    """fairseq's `call_main`; what is said to it is said to the processes that it starts, if any.
+
+    It starts one for each GPU of this machine, and waits for them.
+    """
+    pass_on_signals()
+    try:
+        _fairseq_call_main(cfg, main, **options)
+    except ProcessExitedException as error:
+        if error.exit_code == UNFINISHED:
+            raise SystemExit(UNFINISHED) from None
+        raise
+
+
+class Stop:
+    """Ends trainings of this process that were told to stop.
+
+    An update that fairseq saves of itself is validated before, as it is without a signal, so that
+    the best checkpoint is chosen among the same ones. Any other is saved without validating.
+    """
+
+    def __init__(self, interruption: Interruption) -> None:
+        self._interruption = interruption
+        self._saved_at = -1
+
+    def install(self) -> None:
+        """Look for signals after every update of fairseq-train, however that was started."""
+        for name in _MODULES:
+            module = sys.modules.get(name)
+            fairseqs = getattr(module, _AFTER_UPDATE, None)
+            if fairseqs is not None:
+                setattr(module, _AFTER_UPDATE, self._after(fairseqs))
+        checkpoint_utils.save_checkpoint = self._noting(checkpoint_utils.save_checkpoint)
+
+    def _noting(self, save_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+        """`save_checkpoint`, on every process, whether it is the one that writes or not."""
+
+        @functools.wraps(save_checkpoint)  # fairseq keeps the best score as its attribute
+        def noting(cfg: Any, trainer: Any, *rest: Any) -> Any:
+            saved = save_checkpoint(cfg, trainer, *rest)
+            self._saved_at = trainer.get_num_updates()
+            return saved
+
+        return noting
+
+    def _after(self, validate_and_save: Callable[..., Any]) -> Callable[..., Any]:
+        """`validate_and_save`, and the end if that was asked for and is not reached anyway."""
+
+        @functools.wraps(validate_and_save)
+        def after(cfg: Any, trainer: Any, task: Any, epoch_itr: Any, *rest: Any) -> Any:
+            try:
+                losses, finished = validate_and_save(cfg, trainer, task, epoch_itr, *rest)
+            except RuntimeError as error:
+                if not self._cut_off(error, trainer):
+                    raise
+                logger.warning("the validation was cut off: its workers were told to stop as well")
+                losses, finished = [None], False
+            if not finished and self._asked(trainer):
+                self._end(cfg.checkpoint, trainer, epoch_itr)
+            return losses, finished
+
+        return after
+
+    def _asked(self, trainer: Any) -> bool:
+        """Whether any process was told to stop: all of them do, after the same update."""
+        asked = self._interruption.asked is not None
+        if trainer.data_parallel_world_size == 1:
+            return asked
+        flag = torch.tensor(int(asked), device=trainer.device)
+        group = trainer.data_parallel_process_group
+        return bool(distributed_utils.all_reduce(flag, group, op="max").item())
+
+    def _cut_off(self, error: RuntimeError, trainer: Any) -> bool:
+        """Whether the signal to this process went to its data workers too, and killed them.
+
+        Where there are several processes, the others wait for this one's part of the validation,
+        and nothing can be saved together.
+        """
+        told = self._interruption.asked is not None and trainer.data_parallel_world_size == 1
+        return told and "DataLoader worker" in str(error)
+
+    def _end(self, cfg: Any, trainer: Any, epoch_itr: Any) -> None:
+        updates = trainer.get_num_updates()
+        if self._saved_at != updates:
+            checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
+        if cfg.no_save or cfg.no_last_checkpoints:
+            saved = "the options let only some checkpoints be saved, or none"
+        else:
+            saved = f"it is saved in {cfg.save_dir}, where the same command goes on"
+        logger.info("interrupted after update %d: %s", updates, saved)
+        raise SystemExit(UNFINISHED)

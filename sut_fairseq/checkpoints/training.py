@@ -1,0 +1,166 @@
+"""What fairseq does with checkpoints while it trains something of ours."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fairseq import checkpoint_utils
+from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
+
+from sut_fairseq._excepthook import is_command
+from sut_fairseq.checkpoints import writing
+from sut_fairseq.checkpoints.batches import keep_batches
+from sut_fairseq.checkpoints.integrity import check_whole
+from sut_fairseq.checkpoints.interruption import Interruption
+from sut_fairseq.checkpoints.resuming import find_start
+from sut_fairseq.checkpoints.stopping import Stop, call_main
+from sut_fairseq.errors import InputError
+
+_LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
+_SHARDED = "-shard"  # in the names of checkpoints of which every process writes a part
+
+_fairseq_save = checkpoint_utils.torch_persistent_save
+_fairseq_load = checkpoint_utils.load_checkpoint
+
+logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def protect_trainings() -> None:
+    """Let no training of ours in this process lose anything when it is killed.
+
+    Called where fairseq begins to use one of our models, tasks or criterions. From then on
+    whatever fairseq saves appears whole or not at all. The rest concerns trainings of ours alone:
+    they go on from the newest whole checkpoint, with the batches they would have had, and not at
+    all if they are finished; a command ends in good order when a signal asks for it.
+    """
+    checkpoint_utils.PathManager = _WholeFiles
+    checkpoint_utils.torch_persistent_save = _save
+    checkpoint_utils.load_checkpoint = _load_checkpoint
+    if is_command():
+        distributed_utils.call_main = call_main
+
+
+class _WholeFiles(PathManager):
+    """fairseq's access to files, but a copy appears whole."""
+
+    @staticmethod
+    def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
+        if PathManager.path_requires_pathmanager(dst_path):
+            return bool(PathManager.copy(src_path, dst_path, overwrite=overwrite))
+        writing.copy(Path(src_path), Path(dst_path))
+        return True
+
+
+def _save(obj: Any, filename: str, async_write: bool = False) -> None:
+    """`torch_persistent_save`, with the data on the disk before the name is."""
+    if async_write or PathManager.path_requires_pathmanager(filename):
+        _fairseq_save(obj, filename, async_write=async_write)
+    else:
+        writing.save(obj, Path(filename))
+
+
+def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, Any]:
+    """`load_checkpoint`, from a whole checkpoint and with the batches of a run without a break."""
+    if not _is_ours(trainer) or _SHARDED in trainer.checkpoint_suffix:
+        return _fairseq_load(cfg, trainer, **passthrough)
+    found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
+    start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
+    extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
+    # Another model's parameters, from which fairseq begins anew.
+    fine_tuned = found is None and cfg.restore_file == _LAST and cfg.finetune_from_model is not None
+    gone_on = extra_state is not None and not fine_tuned and not cfg.reset_dataloader
+    iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
+    _train_no_further_than_asked(trainer)
+    if is_command():
+        _end_when_told()
+    return extra_state, iterator
+
+
+def _is_ours(trainer: Any) -> bool:
+    """Whether model, task or criterion come from this package, or are derived from what does."""
+    parts = (trainer.get_model(), trainer.task, trainer.get_criterion())
+    package = __name__.partition(".")[0]
+    classes = (kind for part in parts for kind in type(part).__mro__)
+    return any(kind.__module__.partition(".")[0] == package for kind in classes)
+
+
+def _choose(cfg: Any, suffix: str) -> Path | None:
+    """The checkpoint of the save folder to go on from; None: fairseq finds what there is.
+
+    Raises:
+        InputError: the one that was given by hand, or that begins a training, is damaged.
+    """
+    folder = Path(cfg.save_dir)
+    writing.clear_leftovers(folder)
+    given = cfg.restore_file
+    if given == _LAST:
+        found = find_start(folder, suffix)
+        if found is not None:
+            return found
+        given = getattr(cfg, "continue_once", None) or cfg.finetune_from_model
+    else:
+        given = given.replace(".pt", f"{suffix}.pt")
+    if given is not None and Path(given).exists():
+        check_whole(given)
+    return None
+
+
+def _as_the_first_says(trainer: Any, decide: Callable[[], Path | None]) -> Path | None:
+    """What the first process decides: all of them must load the same file.
+
+    Raises:
+        InputError: what the first process found wrong, in every process.
+    """
+    if trainer.data_parallel_world_size == 1:
+        return decide()
+    said: dict[str, str | None] = {"path": None, "problem": None}
+    if trainer.data_parallel_rank == 0:
+        try:
+            path = decide()
+            said["path"] = None if path is None else str(path)
+        except InputError as error:
+            said["problem"] = str(error)
+    said = distributed_utils.broadcast_object(
+        said, src_rank=0, group=trainer.data_parallel_process_group, dist_device=trainer.device
+    )
+    if said["problem"] is not None:
+        raise InputError(said["problem"])
+    return None if said["path"] is None else Path(said["path"])
+
+
+def _restoring(cfg: Any, path: Path, suffix: str) -> Any:
+    """The options of checkpoints, with one to restore; those that are saved stay as they were."""
+    if path.name == f"checkpoint_last{suffix}.pt":
+        return cfg
+    changed = copy.deepcopy(cfg)
+    # fairseq puts the suffix in.
+    changed.restore_file = str(path.with_name(path.name.removesuffix(f"{suffix}.pt") + ".pt"))
+    changed.finetune_from_model = None
+    return changed
+
+
+def _train_no_further_than_asked(trainer: Any) -> None:
+    """Let a finished training end: fairseq looks at --max-update only after an update."""
+    options, updates = trainer.cfg.optimization, trainer.get_num_updates()
+    if options.max_update and updates >= options.max_update:
+        logger.info(
+            "this training is finished: it has had %d updates of --max-update %d",
+            updates,
+            options.max_update,
+        )
+        options.max_epoch = -1  # ends fairseq's loop over epochs before the first; 0 is no limit
+
+
+@functools.cache
+def _end_when_told() -> None:
+    """Let signals end the training after an update."""
+    interruption = Interruption()
+    Stop(interruption).install()
+    interruption.listen()

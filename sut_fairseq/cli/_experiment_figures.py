@@ -1,0 +1,64 @@
+"""Pictures of experiments: their summaries, and the curves of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sut_data.files import written_whole
+from sut_fairseq.experiments.curves import TRAIN, read_curve
+from sut_fairseq.experiments.results import Group
+from sut_fairseq.experiments.summaries import Table
+
+# The plots are imported where they are drawn: matplotlib is an extra.
+
+
+def draw_table(table: Table, path: Path) -> None:
+    """Draw a summary: mean and deviation by group, beside the paper's."""
+    from sut_fairseq.analysis import summary_plots
+
+    lines = [
+        summary_plots.Series(
+            line.split,
+            line.model,
+            [
+                summary_plots.Point(row.group, row.mean, row.deviation, row.paper)
+                for row in line.rows
+            ],
+        )
+        for line in table.lines
+    ]
+    title = f"{table.experiment}: {table.summary.title}"
+    with written_whole(path) as partial:
+        summary_plots.draw(lines, title, table.measure.replace("`", ""), partial)
+
+
+def draw_curves(groups: Sequence[Group], path: Path) -> bool:
+    """Draw the number that selects checkpoints on all held-out sets by update.
+
+    Args:
+        groups: runs of one experiment.
+        path: picture to write.
+
+    Returns:
+        whether there was a curve to draw.
+    """
+    from sut_fairseq.analysis import curve_plots
+
+    measure = groups[0].experiment.metric
+    curves = []
+    for group in groups:
+        data = group.first.data.split or group.first.data.dataset
+        for run in group.runs:
+            by_set: dict[str, list[tuple[int, float]]] = {}
+            for point in read_curve(run):
+                if point.measure == measure and point.subset != TRAIN:
+                    by_set.setdefault(point.subset, []).append((point.update, point.value))
+            for subset, points in by_set.items():
+                curves.append(curve_plots.Curve(data, group.first.model, subset, points))
+    if not curves:
+        return False
+    score = "" if measure.endswith("loss") else ", in per cent"
+    with written_whole(path) as partial:
+        curve_plots.draw(curves, measure.replace("_", " ") + score, partial)
+    return True

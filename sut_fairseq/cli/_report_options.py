@@ -1,0 +1,221 @@
+"""The options of `sut-report`, and which of them go together."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sut_data.command_line import Parser, whole_number
+from sut_fairseq.cli._overrides import parse_overrides
+from sut_fairseq.errors import InputError, check
+
+FORMATS = ("png", "pdf", "svg")
+PORT = 8517
+_HEADS = ("head", "maximum")
+
+
+def make_parser() -> Parser:
+    """Return the command line."""
+    parser = Parser(
+        "sut-report",
+        description="Draw what a trained model does with sentences at each step: when tokens halt, "
+        "where they look, how far copy gates open, which experts compute them. Pictures of a "
+        "sentence, a page to look around in (--html), the same page with a field to type into "
+        "(--serve), or average steps by group (--steps-by). Of a model of the contextual retrieval "
+        "task, what its searches retrieve.",
+        examples=[
+            'sut-report --path checkpoints/mine --sentence "Ein Hund rennt." --out pictures',
+            'sut-report --path checkpoints/mine --sentence "Ein Hund rennt." --html',
+            "sut-report --path checkpoints/mine --serve",
+        ],
+    )
+    _model(parser.add_argument_group("model"))
+    _subject(parser.add_argument_group("what to look at"))
+    _pictures(parser.add_argument_group("pictures"))
+    _page(parser.add_argument_group("page"))
+    return parser
+
+
+def _model(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--path",
+        required=True,
+        metavar="CHECKPOINT",
+        help="a trained model, or a folder with one (the best counts)",
+    )
+    group.add_argument(
+        "--data",
+        metavar="DATA-BIN",
+        help="prepared folder (default: beside the checkpoint, else that of training)",
+    )
+    group.add_argument(
+        "--model-overrides",
+        type=parse_overrides,
+        default={},
+        metavar="DICT",
+        help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
+    )
+
+
+def _subject(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--sentence",
+        action="append",
+        metavar="TEXT",
+        help="raw text, made symbols as sut-translate does; give it again for another sentence",
+    )
+    group.add_argument(
+        "--number",
+        type=whole_number,
+        nargs="+",
+        metavar="N",
+        help="without --sentence: the N-th of the split (default: the first; a page: three)",
+    )
+    group.add_argument(
+        "--steps-by",
+        metavar="COLUMN",
+        help="average number of steps for each length (of the source, begin and end tokens "
+        "included), source_length or target_length (in words), or value of a column of the folder "
+        "(its file text/<split>.<column>); a page always has this chart (default: length)",
+    )
+    group.add_argument(
+        "--target",
+        metavar="TEXT",
+        help="what the decoder of a translation model reads (default: what it generates)",
+    )
+    group.add_argument(
+        "--beam",
+        type=whole_number,
+        default=1,
+        metavar="N",
+        help="hypotheses while it generates (default: 1, greedy search)",
+    )
+    group.add_argument(
+        "--max-len",
+        type=whole_number,
+        default=200,
+        metavar="N",
+        help="most words that it may generate (default: %(default)s)",
+    )
+    group.add_argument(
+        "--gen-subset",
+        default="test",
+        metavar="SPLIT",
+        help="which split (default: %(default)s); with --steps-by also several, with commas",
+    )
+    group.add_argument(
+        "--max-sentences",
+        type=whole_number,
+        metavar="N",
+        help="for what is averaged over a split: only its first N (default: all; a page: 200)",
+    )
+    group.add_argument(
+        "--max-tokens",
+        type=whole_number,
+        default=4096,
+        metavar="N",
+        help="of a batch of a split (default: %(default)s)",
+    )
+
+
+def _pictures(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write; the pictures of each sentence get a folder of their own in it",
+    )
+    heads = group.add_mutually_exclusive_group()
+    heads.add_argument(
+        "--head", type=whole_number, metavar="N", help="attention of the N-th head, from 1"
+    )
+    heads.add_argument(
+        "--maximum", action="store_true", help="greatest attention of all heads (default)"
+    )
+    group.add_argument(
+        "--format",
+        nargs="+",
+        choices=FORMATS,
+        default=["png", "pdf"],
+        help="of the pictures (default: png pdf)",
+    )
+
+
+def _page(group: argparse._ArgumentGroup) -> None:
+    kinds = group.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--html",
+        nargs="?",
+        type=Path,
+        const=Path("report.html"),
+        metavar="FILE",
+        help="write a page in one file that any browser opens without a network (default: "
+        "report.html, in --out if that is given)",
+    )
+    kinds.add_argument(
+        "--serve",
+        nargs="?",
+        type=_port,
+        const=PORT,
+        metavar="PORT",
+        help="show the page at http://127.0.0.1:PORT, to this machine alone, with a field for "
+        f"sentences (default: {PORT})",
+    )
+    group.add_argument(
+        "--thresholds",
+        nargs="+",
+        type=float,
+        metavar="A",
+        help="halting thresholds of the slider (default: ten from 0.1 to 1); the model's own is "
+        "always among them",
+    )
+    group.add_argument(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="log of the training (default: train.log beside the checkpoint or one folder above)",
+    )
+
+
+def _port(text: str) -> int:
+    number = whole_number(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError(f"must be at most 65535, but is {number}")
+    return number
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together, before anything is loaded.
+
+    Raises:
+        InputError: saying which, and what to do.
+    """
+    page = arguments.html is not None or arguments.serve is not None
+    if arguments.sentence and arguments.number:
+        raise InputError("--sentence and --number both name sentences: give one of them.")
+    if page:
+        _refuse(arguments, "a page shows all heads", _HEADS)
+        for threshold in arguments.thresholds or ():
+            check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+    else:
+        _refuse(arguments, "only a page has them: give --html or --serve", ("thresholds", "log"))
+        if arguments.out is None:
+            raise InputError("name a folder for the pictures with --out, or give --html.")
+        if arguments.steps_by and (arguments.sentence or arguments.number):
+            raise InputError("--steps-by draws no sentence: leave --sentence and --number out.")
+        if arguments.steps_by:
+            _refuse(arguments, "--steps-by draws no sentence", ("target", *_HEADS))
+    if arguments.serve is not None:
+        _refuse(arguments, "a served page is not written", ("out", "target"))
+    if arguments.target is not None and len(arguments.sentence or arguments.number or ()) > 1:
+        raise InputError("--target is for one sentence: give one --sentence or --number with it.")
+    if arguments.out is not None and arguments.out.exists() and not arguments.out.is_dir():
+        raise InputError(f"--out {arguments.out} is a file: name a folder.")
+    if arguments.log is not None and not arguments.log.is_file():
+        raise InputError(f"There is no log `{arguments.log}`; check --log.")
+
+
+def _refuse(arguments: argparse.Namespace, reason: str, options: tuple[str, ...]) -> None:
+    given = [f"--{name}" for name in options if getattr(arguments, name)]
+    if given:
+        raise InputError(f"{reason}: leave {' and '.join(given)} out.")

@@ -1,0 +1,115 @@
+"""The pictures that `sut-report` writes: of sentences, and of average steps by group."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairseq import tasks
+from tqdm import tqdm
+
+from sut_data.files import written_whole
+from sut_fairseq.analysis import average_steps
+from sut_fairseq.analysis.sentences import Reader, Sentence
+from sut_fairseq.errors import check
+
+# The drawing is imported where it begins: matplotlib is an extra.
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LONGEST_NAME = 40
+
+
+def draw_sentences(
+    arguments: argparse.Namespace, reader: Reader, sentences: Mapping[str, Sentence]
+) -> int:
+    """Write pictures of all steps for each sentence, by its name; how many files that were."""
+    from sut_fairseq.analysis import trace_plots
+
+    for name, shape in reader.shapes.items():
+        most = shape.num_heads
+        if arguments.head is not None:
+            requirement = f"between 1 and {most}, the heads of the {name}"
+            check(arguments.head <= most, "--head", requirement, arguments.head)
+    files = 0
+    for name, sentence in sentences.items():
+        answered = reader.ask(sentence, target=arguments.target, costs=False)
+        print("source:", " ".join(word.text for word in sentence.words))
+        print("answer:", answered.text)
+        folder = _folder(arguments.out, name, sentence.text)
+        files += write(
+            folder, trace_plots.sentence_figures(answered, arguments.head), arguments.format
+        )
+        (folder / _MARK).write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
+    return files
+
+
+# Tells whose pictures a folder holds: the sentence, and below it the answer.
+_MARK = "sentence.txt"
+
+
+def _folder(out: Path, name: str, text: str) -> Path:
+    """A folder for the pictures of a sentence: a new one, or the one that it has already."""
+    slug = "_".join(re.findall(r"\w+", name))[:_LONGEST_NAME].strip("_") or "sentence"
+    for number in count(1):
+        folder = out / (slug if number == 1 else f"{slug}_{number}")
+        if not folder.exists():
+            break
+        mark = folder / _MARK
+        if mark.is_file() and mark.read_text(encoding="utf-8").splitlines()[:1] == [text]:
+            break
+    return folder
+
+
+def draw_steps(
+    arguments: argparse.Namespace,
+    reader: Reader,
+    splits: Mapping[str, Sequence[int]],
+) -> int:
+    """Write the average number of steps by group as a table and a picture; how many files."""
+    from sut_fairseq.analysis import trace_plots
+
+    task: tasks.FairseqTask = reader.task
+    greatest = average_steps.halting_stacks(reader.model)
+    by = arguments.steps_by
+    total = sum(map(len, splits.values()))
+    with tqdm(total=total, desc="counting steps", unit="sentence", disable=None) as bar:
+        rows = average_steps.by_group(
+            reader.model, task, splits, by, max_tokens=arguments.max_tokens, progress=bar.update
+        )
+    title = f"{Path(task.cfg.data).name}, {', '.join(splits)}"
+    figure = trace_plots.average_steps_figure(rows, by, greatest, title=title)
+    for row in rows:
+        shown = ", ".join(
+            f"{name} {row[f'{name}_steps']:.2f} of {greatest[name]}" for name in greatest
+        )
+        print(f"{by} {row['group']}: {row['sentences']:,} sentences, steps per token: {shown}")
+        row.update({f"{name}_greatest": steps for name, steps in greatest.items()})
+    name = f"steps_by_{by}"
+    files = write(arguments.out, {name: figure}, arguments.format)
+    csv_file = arguments.out / f"{name}.csv"
+    with written_whole(csv_file) as path, open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    print(csv_file)
+    return files + 1
+
+
+def write(folder: Path, figures: Mapping[str, Figure], formats: Sequence[str]) -> int:
+    """Write all figures in all formats; a file is replaced only by a whole one. How many files."""
+    from sut_fairseq.analysis import trace_plots
+
+    folder.mkdir(parents=True, exist_ok=True)
+    endings = list(dict.fromkeys(formats))
+    files = [(folder / f"{name}.{ending}", name) for name in figures for ending in endings]
+    for path, name in tqdm(files, desc="drawing", unit="picture", disable=None, leave=False):
+        with written_whole(path) as partial:
+            trace_plots.save(figures[name], partial)
+        tqdm.write(str(path))  # to standard output, between two states of the bar
+    return len(files)

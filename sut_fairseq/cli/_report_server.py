@@ -1,0 +1,220 @@
+"""Serves a page to the machine that it runs on, and answers what is typed there.
+
+Other machines cannot reach it: it listens on 127.0.0.1. Nor can other pages in the same browser:
+a request must name this server as its `Host`, which a page of another name that has been pointed
+at this address (DNS rebinding) does not, must come from a page of this server where the browser
+says from where, and must be JSON, which a form of another page cannot send unasked.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, cast
+
+from sut_fairseq.analysis.page.answers import answer_record, sentence_record
+from sut_fairseq.analysis.sentences import Reader
+from sut_fairseq.cli._page import to_json
+from sut_fairseq.errors import InputError, check
+
+ADDRESS = "127.0.0.1"
+_NAMES = (ADDRESS, "localhost")
+
+MOST_CHARACTERS = 1_000
+MOST_TOKENS = 200  # attention maps grow with the square
+_MOST_BYTES = 8 * MOST_CHARACTERS  # of a request
+_MOST_WAITING = 8  # requests that are computed or wait for it
+_SECONDS = 10.0  # a request has to be complete within
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "X-Frame-Options": "DENY",
+    # The page says itself which scripts may run; it cannot say who may show it in a frame.
+    "Content-Security-Policy": "frame-ancestors 'none'",
+}
+
+
+def limits(reader: Reader) -> dict[str, Any]:
+    """What the page has to know of what it may ask, and of what it will be told."""
+    stacks = [shape.stack for shape in reader.shapes.values() if shape.stack is not None]
+    gates = any(hasattr(stack.block, "copy_gate") for stack in stacks)
+    return {"characters": MOST_CHARACTERS, "gates": gates}
+
+
+class Server:
+    """A page, and the model behind it.
+
+    Args:
+        port: on which to listen; 0: any that is free.
+        reader: answers.
+
+    Raises:
+        InputError: if the port is taken or not allowed.
+    """
+
+    def __init__(self, port: int, reader: Reader) -> None:
+        self.page = ""
+        self.reader = reader
+        self.one_at_a_time = threading.Lock()
+        self.room = threading.BoundedSemaphore(_MOST_WAITING)
+        try:
+            self._http = _Http((ADDRESS, port), _Handler)
+        except OSError as error:
+            raise InputError(
+                f"port {port} cannot be used ({error.strerror}): give --serve another one."
+            ) from error
+        self._http.owner = self
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._http.server_address[1])
+
+    def run(self) -> None:
+        """Serve until `stop` is called or Ctrl-C is pressed."""
+        self._http.serve_forever()
+
+    def stop(self) -> None:
+        """End `run`, from another thread."""
+        self._http.shutdown()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.server_close()
+
+    def answer(self, request: Any) -> dict[str, Any]:
+        """What the model makes of `{"text": ..., "threshold": ...}`.
+
+        Raises:
+            InputError: if the request is no such thing, or asks for too much.
+        """
+        check(isinstance(request, dict), "the request", "an object", type(request).__name__)
+        text, threshold = request.get("text"), request.get("threshold")
+        check(isinstance(text, str), "text", "a text", type(text).__name__)
+        requirement = f"at most {MOST_CHARACTERS:,} characters long"
+        check(len(text) <= MOST_CHARACTERS, "the sentence", requirement, len(text))
+        halts = self.reader.alpha_threshold is not None
+        if halts:
+            number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+            requirement = "a number greater than 0, at most 1"
+            check(number and 0 < threshold <= 1, "threshold", requirement, repr(threshold)[:20])
+        with self.one_at_a_time:
+            sentence = self.reader.sentence(text)
+            length, requirement = len(sentence.words), f"at most {MOST_TOKENS} tokens long"
+            check(length <= MOST_TOKENS, "the sentence", requirement, length)
+            answered = self.reader.ask(sentence, float(threshold) if halts else None)
+        return {**sentence_record(sentence), "answer": answer_record(answered)}
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    owner: Server
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that leave or keep it waiting; anything else is a defect."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = _SECONDS
+    server_version, sys_version = "sut-report", ""
+
+    def do_GET(self) -> None:  # noqa: N802 - the base class calls it so
+        if not self._is_ours():
+            return
+        if self.path != "/":
+            self._refuse(HTTPStatus.NOT_FOUND, "there is only one page, at /.")
+            return
+        self._reply(HTTPStatus.OK, "text/html; charset=utf-8", self._owner.page)
+
+    def do_POST(self) -> None:  # noqa: N802
+        if not self._is_ours():
+            return
+        if self.path != "/ask":
+            self._refuse(HTTPStatus.NOT_FOUND, "sentences are asked at /ask.")
+            return
+        if self.headers.get_content_type() != "application/json":
+            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be JSON.")
+            return
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "the request must say its length.")
+            return
+        if int(length) > _MOST_BYTES:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the request is too long.")
+            return
+        body = self._body()
+        if not self._owner.room.acquire(blocking=False):
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many sentences at once: wait a bit.")
+            return
+        try:
+            found = self._owner.answer(json.loads(body))
+        except InputError as error:
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
+        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
+            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
+        else:
+            self._reply(HTTPStatus.OK, "application/json", to_json(found))
+        finally:
+            self._owner.room.release()
+
+    @property
+    def _owner(self) -> Server:
+        return cast(_Http, self.server).owner
+
+    def _is_ours(self) -> bool:
+        """Whether the request is for this server and from a page of it; else it is refused.
+
+        Reading the page is no request of another page: it may be a link that was clicked.
+        """
+        hosts = {f"{name}:{self._owner.port}" for name in _NAMES}
+        origin = self.headers.get("Origin")
+        ours = self.headers.get("Host", "").lower() in hosts
+        ours = ours and (origin is None or origin.lower() in {f"http://{host}" for host in hosts})
+        if self.command != "GET":
+            ours = ours and self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        if not ours:
+            self._refuse(HTTPStatus.FORBIDDEN, "only this server's own page may ask.")
+        return ours
+
+    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+        self._body()  # a client that is cut off while it sends would not see the reply
+        self.close_connection = True
+        self._reply(status, "application/json", to_json({"error": reason}))
+
+    def _body(self) -> bytes:
+        """What the request holds and has not been read; nothing of one that is far too long."""
+        length = self.headers.get("Content-Length", "")
+        del self.headers["Content-Length"]  # it is read once
+        if not (length.isascii() and length.isdigit()) or int(length) > 4 * _MOST_BYTES:
+            return b""
+        return self.rfile.read(int(length))
+
+    def _reply(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        headers = {**_HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Say nothing: what is typed belongs into no log."""

@@ -1,0 +1,67 @@
+"""Mean absolute error of real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
+from fairseq.logging import metrics as fairseq_metrics
+from fairseq.tasks import FairseqTask
+from torch import Tensor
+
+from sut_fairseq._process import prepare_process
+from sut_fairseq.errors import InputError
+
+
+@register_criterion("absolute_error", dataclass=FairseqDataclass)
+class AbsoluteErrorCriterion(FairseqCriterion):
+    """loss = mean of |prediction - target| (L1).
+
+    For any model that returns `(predictions, extra)` with predictions of the target's shape. The
+    sample size is the number of targets, and so are the tokens that fairseq counts.
+    """
+
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
+        """Build the criterion; it has no options."""
+        prepare_process()
+        return cls(task)
+
+    def forward(
+        self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Compute the loss of a batch.
+
+        Returns:
+            the loss to minimise, a sum; the number of targets; and sums to log.
+
+        Raises:
+            InputError: for predictions of another shape.
+        """
+        predictions, _ = model(**sample["net_input"])
+        target = sample["target"]
+        if predictions.shape != target.shape:
+            raise InputError(
+                "--criterion absolute_error needs a model that predicts a number for each target, "
+                f"{tuple(target.shape)} here, but got {tuple(predictions.shape)}."
+            )
+        loss = F.l1_loss(predictions.float(), target, reduction="sum")
+        size = target.numel()
+        log = {"loss": loss.data, "ntokens": size, "nsentences": len(target), "sample_size": size}
+        return loss, size, log
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
+        """Log the mean absolute error as `loss`."""
+        total = sum(log["loss"] for log in logging_outputs)
+        size = sum(log["sample_size"] for log in logging_outputs)
+        fairseq_metrics.log_scalar("loss", total / size, size, round=4)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """They can: they are sums."""
+        return True

@@ -1,0 +1,91 @@
+"""Whether the papers' numbers are reached: the first table of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from sut_fairseq.experiments.results import Group, Row
+from sut_fairseq.experiments.schema import LESS_IS_BETTER, Claim, Experiment
+
+
+class Verdict(Enum):
+    """What becomes of a claim; the value is what a reader is told."""
+
+    AT_SIZE = "🟢 met at the paper's size"
+    REDUCED = "🟡 met at a reduced size"
+    NOT_MET = "🔴 not met"
+    NOT_RUN = "⚪ no run on record"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A claim beside the runs that speak for it best.
+
+    Attributes:
+        experiment: the claim is of.
+        claim: what is asked.
+        group: runs that differ in nothing but the seed; None if there are none.
+        row: their results.
+    """
+
+    experiment: Experiment
+    claim: Claim
+    group: Group | None = None
+    row: Row | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the mean over seeds reaches the bar, and at which size."""
+        if self.group is None or self.row is None:
+            return Verdict.NOT_RUN
+        less = self.claim.measure in LESS_IS_BETTER
+        met = self.row.mean <= self.claim.bar if less else self.row.mean >= self.claim.bar
+        if not met:
+            return Verdict.NOT_MET
+        record = self.group.first
+        cut_short = record.updates is not None or bool(record.options)
+        at_size = record.size == "paper" and not cut_short
+        return Verdict.AT_SIZE if at_size else Verdict.REDUCED
+
+
+def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> list[Found]:
+    """Every claim of these experiments, beside the runs with the best result for it.
+
+    Runs at the paper's size come before all others, more seeds before fewer.
+    """
+    found = []
+    for experiment in experiments:
+        for claim in experiment.claims:
+            fitting = list(_fitting(experiment, claim, groups))
+            best = max(fitting, key=lambda one: _rank(claim, *one), default=None)
+            found.append(Found(experiment, claim, *(best or ())))
+    return found
+
+
+def _fitting(
+    experiment: Experiment, claim: Claim, groups: Sequence[Group]
+) -> Iterator[tuple[Group, Row]]:
+    for group in groups:
+        record, data = group.first, group.first.data
+        of_group = (group.experiment.name, data.dataset, record.model, data.limited)
+        if of_group != (experiment.name, experiment.dataset, claim.model, False) or record.without:
+            continue
+        if claim.split and data.split != claim.split:
+            continue
+        for evaluated in group.evaluations():
+            asked = evaluated[0].asked
+            if not asked.plain or asked.subset != experiment.evaluation.subset:
+                continue
+            if claim.measure not in evaluated[0].measures():
+                continue
+            rows = {row.group: row for row in group.rows_of(evaluated, claim.measure)}
+            if claim.group in rows:
+                yield group, rows[claim.group]
+                break
+
+
+def _rank(claim: Claim, group: Group, row: Row) -> tuple[bool, bool, float]:
+    sign = -1 if claim.measure in LESS_IS_BETTER else 1
+    return group.first.size == "paper", len(row.results) > 1, sign * row.mean

@@ -1,0 +1,142 @@
+"""The curve of a training: losses and scores by update, from the log of fairseq-train."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sut_data.files import written_whole
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.records import LOG
+
+CURVE = "curve.csv"
+TRAIN = "train"
+# fairseq counts these beside the losses and scores of a set.
+_COUNTS = frozenset({"bsz", "num_updates", "ppl", "wpb", "wps"})
+# These beside those of training: about the machine, or settings.
+_OF_TRAINING = frozenset(
+    {"clip", "gb_free", "gnorm", "loss_scale", "train_wall", "ups", "update", "wall", "epoch"}
+)
+_LOSSES = frozenset({"loss", "nll_loss"})
+_ENTRY = re.compile(r"\| INFO \| ([\w.-]+) \| (.*)$")
+_TRAIN_INNER = "train_inner"  # the training set, every --log-interval updates
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """A number after so many updates.
+
+    Attributes:
+        update: how many.
+        subset: on which set; `train`: of the batches since the point before.
+        measure: such as `nll_loss`, in bits per token, or `exact_match`, in per cent.
+        value: the number.
+    """
+
+    update: int
+    subset: str
+    measure: str
+    value: float
+
+
+def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Point]:
+    """The points that a log holds, in order; the log is in fairseq's JSON or its plain format.
+
+    Where a training was interrupted and went on, updates that were made twice count once, as they
+    were made the last time.
+
+    Args:
+        lines: of the log.
+        all_of_training: of the training set not only the losses, but whatever the criterion logs;
+            the means of whole epochs, too, of what is logged at no other time.
+    """
+    found: dict[tuple[int, str, str], float] = {}
+    epochs: dict[tuple[int, str, str], float] = {}
+    for line in lines:
+        match = _ENTRY.search(line.rstrip())
+        if match is None:
+            continue
+        logger = match[1]
+        entry = _entry(logger, match[2])
+        updates = entry.pop("num_updates", None)
+        if updates is None or (logger == TRAIN and not all_of_training):
+            continue
+        training = logger in (_TRAIN_INNER, TRAIN)
+        for measure, value in entry.items():
+            # The best so far follows from the curve.
+            left_out = measure in _COUNTS or measure.startswith("best_")
+            if training:
+                left_out = left_out or measure in _OF_TRAINING
+                left_out = left_out or not (all_of_training or measure in _LOSSES)
+            if not left_out:
+                key = int(updates), TRAIN if training else logger, measure
+                (epochs if logger == TRAIN else found)[key] = float(value)
+    often = {measure for _, subset, measure in found if subset == TRAIN}
+    found |= {key: value for key, value in epochs.items() if key[2] not in often}
+    return sorted(Point(*key, value) for key, value in found.items())
+
+
+def _entry(logger: str, text: str) -> dict[str, Any]:
+    """The numbers on a line of a log, by name; none if it is no line of a set.
+
+    All but those of `train_inner` have the name of their set before theirs in JSON.
+    """
+    start = "" if logger == _TRAIN_INNER else f"{logger}_"
+    if text.startswith("{"):
+        try:
+            entry = json.loads(text)
+        except ValueError:  # a line that a killed process left half written
+            return {}
+        return {
+            name.removeprefix(start): value
+            for name, value in entry.items()
+            if name.startswith(start) and f"{start}num_updates" in entry
+        }
+    pairs: Iterable[list[str]]
+    if logger == _TRAIN_INNER:
+        pairs = (field.rsplit(" ", 1)[-1].split("=") for field in text.split(","))
+    elif logger == TRAIN or f"valid on '{logger}' subset" in text:
+        pairs = (field.split() for field in text.split(" | ") if not field.startswith("epoch "))
+    else:
+        return {}
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def read_curve(run: Path, *, all_of_training: bool = False) -> list[Point]:
+    """The curve of a run: from its log, or from the file that was kept of it; empty without both.
+
+    `all_of_training` is that of `read_log`.
+
+    Raises:
+        InputError: if that file is damaged.
+    """
+    log, kept = run / LOG, run / CURVE
+    if log.is_file():
+        with open(log, encoding="utf-8", errors="replace") as file:
+            return read_log(file, all_of_training=all_of_training)
+    if not kept.is_file():
+        return []
+    try:
+        with open(kept, newline="", encoding="utf-8") as file:
+            return [
+                Point(int(row["update"]), row["subset"], row["measure"], float(row["value"]))
+                for row in csv.DictReader(file)
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{kept} is damaged ({error!r}): remove it and make it again.") from error
+
+
+def write_curve(run: Path, points: Sequence[Point]) -> None:
+    """Write a curve into the folder of a run that is to be kept without its log."""
+    with (
+        written_whole(run / CURVE) as partial,
+        open(partial, "w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.DictWriter(file, ["update", "subset", "measure", "value"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(point) for point in points)

@@ -1,0 +1,128 @@
+"""The pages of `docs/results`: a first table of all experiments, and a page for each of them.
+
+They are made from the records of runs alone. What was tried, and what is thought of it, is text of
+`NOTES`, a file for each experiment, which its page takes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sut_data.files import written_whole
+from sut_fairseq.experiments import report
+from sut_fairseq.experiments.claims import Found, Verdict, check_claims
+from sut_fairseq.experiments.reading import known, read
+from sut_fairseq.experiments.results import Group
+from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment
+from sut_fairseq.experiments.summaries import Table, tables
+
+INDEX = "index.md"
+NOTES = Path("notes")
+PICTURES = Path("pictures")
+
+DrawCurves = Callable[[Sequence[Group], Path], bool]
+DrawTable = Callable[[Table, Path], None]
+
+
+def write(
+    groups: Sequence[Group], folder: Path, draw_curves: DrawCurves, draw_table: DrawTable
+) -> list[Path]:
+    """Write all pages; pages of experiments without runs are left alone.
+
+    Args:
+        groups: of runs.
+        folder: to write to, such as `docs/results`.
+        draw_curves: draws the curves of an experiment's runs, if it has any.
+        draw_table: draws a summary.
+
+    Returns:
+        the pages.
+    """
+    ours = [read(name) for name in known()]
+    (folder / PICTURES).mkdir(parents=True, exist_ok=True)
+    written = []
+    for experiment in ours:
+        own = [group for group in groups if group.experiment.name == experiment.name]
+        if own:
+            page = _page(experiment, own, folder, draw_curves, draw_table)
+            written.append(_write(folder / f"{experiment.name}.md", page))
+    present = {path.stem for path in written}
+    index = _index(check_claims(ours, groups), folder, present)
+    return [_write(folder / INDEX, index), *written]
+
+
+def _write(path: Path, text: str) -> Path:
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+    return path
+
+
+def _index(found: Sequence[Found], folder: Path, present: set[str]) -> str:
+    """The first table, after the text of its note."""
+    note = folder / NOTES / INDEX
+    before = note.read_text(encoding="utf-8").rstrip() if note.is_file() else "# Results"
+    header = ("experiment", "result", "paper", "ours", "", "our size and budget", "paper's", "runs")
+    lines = [header, *(_claim(one, present) for one in found)]
+    return f"{before}\n\n{report.markdown_table(lines)}\n\n{_counts(found)}\n"
+
+
+def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
+    experiment, claim, group, row = found.experiment, found.claim, found.group, found.row
+    name = experiment.name
+    link = f"[{name}]({name}.md)" if name in present else name
+    sign = "≤" if claim.measure in LESS_IS_BETTER else "≥"
+    what = claim.shows if claim.measure == "percent" else f"{claim.shows}, {_short(claim.measure)}"
+    paper = f"{claim.paper:g}" if claim.paper is not None else "–"
+    bar = f"(bar {sign} {claim.bar:g})"
+    if group is None or row is None:
+        return link, what, paper, bar, found.verdict.value, "", claim.budget, ""
+    deviation = "" if row.deviation is None else f" ± {row.deviation:.1f}"
+    record = group.first
+    seeds = len(row.results)
+    return (
+        link,
+        what,
+        paper,
+        f"{row.mean:.1f}{deviation} {bar}",
+        found.verdict.value,
+        f"{experiment.sizes[record.size].about.strip()}; {record.length}"
+        if record.size in experiment.sizes
+        else record.length,
+        claim.budget,
+        f"{seeds} seed{'s' if seeds > 1 else ''}: `{report.called(group)}`",
+    )
+
+
+def _short(measure: str) -> str:
+    return MEASURES[measure].split(",")[0]
+
+
+def _counts(found: Sequence[Found]) -> str:
+    counts = {verdict: sum(one.verdict is verdict for one in found) for verdict in Verdict}
+    return "; ".join(f"{verdict.value}: {count}" for verdict, count in counts.items()) + "."
+
+
+def _page(
+    experiment: Experiment,
+    groups: Sequence[Group],
+    folder: Path,
+    draw_curves: DrawCurves,
+    draw_table: DrawTable,
+) -> str:
+    parts = [
+        f"# {experiment.name}",
+        f"Question: {experiment.shows.strip()}. Paper: {experiment.paper}. Settings: "
+        f"`sut-experiment show {experiment.name}`.",
+    ]
+    note = folder / NOTES / f"{experiment.name}.md"
+    if note.is_file():
+        parts.append(note.read_text(encoding="utf-8").strip())
+    picture = PICTURES / f"{experiment.name}-curves.png"
+    if draw_curves(groups, folder / picture):
+        parts.append(f"![held-out {experiment.metric} by update]({picture})")
+    for table in tables(groups):
+        picture = PICTURES / f"{experiment.name}-{table.name}.png"
+        draw_table(table, folder / picture)
+        parts.append(f"![{table.summary.title}]({picture})")
+    return "\n\n".join(parts) + "\n\n" + report.markdown(groups)

@@ -1,0 +1,146 @@
+"""Tables and figures of a paper that put models or data side by side, made from our runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sut_fairseq.experiments.evaluating import usual_measure
+from sut_fairseq.experiments.published import ALL
+from sut_fairseq.experiments.results import Group, Row
+from sut_fairseq.experiments.schema import MEASURES, Experiment, Summary
+
+COLUMNS = ("model", "split", "group", "seeds", "each", "mean", "deviation", "paper")
+
+
+@dataclass(frozen=True)
+class Line:
+    """The results of a model, on one of the splits or as the mean over all of them.
+
+    Attributes:
+        model: of the runs.
+        split: empty for the mean.
+        rows: by group.
+    """
+
+    model: str
+    split: str
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A summary with its results.
+
+    Attributes:
+        summary: what it shows.
+        experiment: name of its experiment.
+        measure: what the numbers are, in words.
+        lines: model by model.
+    """
+
+    summary: Summary
+    experiment: str
+    measure: str
+    lines: Sequence[Line]
+
+    @property
+    def groups(self) -> list[str]:
+        """Of all lines, in their order."""
+        return list(dict.fromkeys(row.group for line in self.lines for row in line.rows))
+
+    @property
+    def name(self) -> str:
+        """For files: `table-3`."""
+        return "-".join(self.summary.title.lower().split())
+
+    def cells(self) -> list[dict[str, str]]:
+        """A row for each result, as text by column (`COLUMNS`)."""
+        return [
+            dict(
+                zip(
+                    COLUMNS,
+                    (
+                        *(line.model, line.split, row.group, " ".join(map(str, row.results))),
+                        " ".join(f"{result:.4f}" for result in row.results.values()),
+                        f"{row.mean:.4f}",
+                        "" if row.deviation is None else f"{row.deviation:.4f}",
+                        "" if row.paper is None else f"{row.paper:g}",
+                    ),
+                )
+            )
+            for line in self.lines
+            for row in line.rows
+        ]
+
+
+def tables(groups: Sequence[Group]) -> list[Table]:
+    """The summaries of all experiments of these runs for which there are results.
+
+    Only runs on whole data with the settings of their experiment count, in its first size and on
+    its usual set.
+    """
+    found = []
+    experiments = {group.experiment.name: group.experiment for group in groups}
+    for experiment in experiments.values():
+        for summary in experiment.summaries:
+            lines = list(_lines(experiment, summary, groups))
+            if lines:
+                percent = summary.measure == "percent"
+                of = f"{usual_measure(experiment)}, " if percent else ""
+                measure = of + MEASURES[summary.measure]
+                found.append(Table(summary, experiment.name, measure, lines))
+    return found
+
+
+def _lines(experiment: Experiment, summary: Summary, groups: Sequence[Group]) -> Iterator[Line]:
+    for model in summary.models or experiment.models:
+        found = {
+            split: _results(experiment, summary, groups, model, split) for split in summary.splits
+        }
+        if summary.mean_of_splits:
+            rows = _mean([*found.values()])
+            found = {"": rows}
+        for split, rows in found.items():
+            several = split and len(summary.splits) > 1
+            paper = summary.numbers.get(f"{model} ({split})" if several else model, {})
+            if rows:
+                yield Line(model, split, [replace(row, paper=paper.get(row.group)) for row in rows])
+
+
+def _results(
+    experiment: Experiment, summary: Summary, groups: Sequence[Group], model: str, split: str
+) -> list[Row]:
+    """Results of a model on a split by group, of the runs with the most seeds."""
+    wanted = (experiment.name, experiment.dataset, split, model, next(iter(experiment.sizes)))
+    usual = experiment.evaluation
+    fitting: list[list[Row]] = [[]]
+    for group in groups:
+        record = group.first
+        data = record.data
+        of_group = (group.experiment.name, data.dataset, data.split, record.model, record.size)
+        own = record.without or record.options or record.updates
+        if of_group != wanted or own or data.limited:
+            continue
+        for evaluated in group.evaluations():
+            asked = evaluated[0].asked
+            if asked.plain and (asked.subset, asked.by) == (usual.subset, usual.by):
+                rows = group.rows_of(evaluated, summary.measure)
+                fitting.append([row for row in rows if row.group != ALL])
+                break
+    return max(fitting, key=lambda rows: len(rows[0].results) if rows else 0)
+
+
+def _mean(several: Sequence[Sequence[Row]]) -> list[Row]:
+    """Mean over data, by group and seed; nothing where one of them has no such result."""
+    by_group: list[Mapping[str, Row]] = [{row.group: row for row in rows} for rows in several]
+    means = []
+    for group, first in by_group[0].items():
+        if all(group in rows for rows in by_group):
+            results = [rows[group].results for rows in by_group]
+            seeds = [seed for seed in first.results if all(seed in of for of in results)]
+            mean = {seed: statistics.fmean(of[seed] for of in results) for seed in seeds}
+            if mean:
+                means.append(replace(first, results=mean, sentences=None))
+    return means

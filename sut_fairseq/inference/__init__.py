@@ -1,0 +1,16 @@
+"""Trained models that are asked about raw text: three lines of Python, and what commands do."""
+
+from sut_fairseq.inference.model import Model, load
+from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
+from sut_fairseq.inference.trace import Figures, SentenceTrace
+
+__all__ = [
+    "Classification",
+    "ExactMatch",
+    "Figures",
+    "Model",
+    "Search",
+    "SentenceTrace",
+    "Translation",
+    "load",
+]

@@ -1,0 +1,263 @@
+"""The model card of an exported model: what is known about it, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import json_files, records
+from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations
+from sut_fairseq.experiments.provenance import stamp_of
+from sut_fairseq.experiments.records import Record
+from sut_fairseq.experiments.report import markdown_table
+from sut_fairseq.inference.files import ModelFiles
+
+FILE = "README.md"
+_RESULTS = "results.json"  # of `sut-experiment evaluate` on translations
+
+# Columns of evaluations that a card shows, and what it calls them.
+_COLUMNS = {
+    "mode": "mode",
+    "group": "group",
+    "alpha_threshold": "threshold",
+    "sentences": "sentences",
+    "percent": "%",
+    "bleu": "BLEU",
+    "encoder_depth": "encoder steps",
+    "decoder_depth": "decoder steps",
+    "skipped": "skipped",
+}
+
+
+def model_card(
+    files: ModelFiles, state: Mapping[str, Any], *, name: str, license: str | None = None
+) -> str:
+    """Write down what checkpoint and run say about a model, as Markdown.
+
+    Args:
+        files: the model.
+        state: its checkpoint.
+        name: what to call it.
+        license: of the model, which nothing but the user can know.
+    """
+    run = _run_of(files.checkpoint)
+    record = None if run is None else records.read_record(run)
+    evaluations = [] if run is None else read_evaluations(run)
+    translated = list(_translations(files.checkpoint, run))
+    sections = [
+        _front_matter(files, license),
+        f"# {name}",
+        _bullets("Model", _model(files, state, record)),
+        _bullets("Data", _data(files, state, record)),
+        _bullets("Training", _training(state, record)),
+        *_scores(evaluations, translated),
+        _costs(translated),
+        _USE,
+        f"## Licence\n\n{license}" if license else "",
+    ]
+    return "\n\n".join(filter(None, sections)) + "\n"
+
+
+_USE = """## Use
+
+```python
+import sut_fairseq
+
+model = sut_fairseq.load("this/folder")
+print(model.translate(["..."])[0])
+```
+
+`sut-translate this/folder` does the same on the command line; both come with the package
+`sut_fairseq`."""
+
+
+def _run_of(checkpoint: Path) -> Path | None:
+    """The folder of the run that a checkpoint is of, if `sut-experiment` made it."""
+    for folder in list(checkpoint.absolute().parents)[:3]:
+        if (folder / records.RECORD).is_file():
+            return folder
+    return None
+
+
+def _front_matter(files: ModelFiles, license: str | None) -> str:
+    """What sites that show models read."""
+    lines = ["library_name: sut_fairseq", "tags:", "- fairseq", "- universal-transformer"]
+    if license:
+        lines.insert(0, f"license: {license}")
+    return "\n".join(["---", *lines, "---"])
+
+
+def _model(
+    files: ModelFiles, state: Mapping[str, Any], record: Record | None
+) -> Iterator[tuple[str, str]]:
+    arch = setting(state, "model", "arch") or setting(state, "model", "_name")
+    if arch:
+        yield "Architecture", f"`{arch}`"
+    if record is not None:
+        size = f", {record.size}" if record.size else ""
+        without = f", without {record.without}" if record.without else ""
+        yield "Experiment", f"{record.experiment}: {record.model}{size}{without}"
+    tensors = {
+        (tensor.data_ptr(), tensor.shape): tensor.numel()
+        for tensor in state["model"].values()
+        if tensor.is_floating_point()
+    }
+    yield "Parameters", f"{sum(tensors.values()):,}"
+    task = setting(state, "task", "_name") or setting(state, "task", "task")
+    if task:
+        yield "Task", f"`{task}`"
+    yield "From and to", f"{files.source_lang}, {files.target_lang}"
+    threshold = setting(state, "model", "alpha_threshold")
+    halting = {
+        side: setting(state, "model", f"{side}_halting")
+        for side in ("encoder", "decoder")
+        if setting(state, "model", f"{side}_halting") not in (None, "none")
+    }
+    if halting and threshold is not None:
+        yield "Halting threshold in training", f"{threshold:g}"
+
+
+def _data(
+    files: ModelFiles, state: Mapping[str, Any], record: Record | None
+) -> Iterator[tuple[str, str]]:
+    stamp = stamp_of(files.folder)
+    recorded = setting(state, "task", "data")
+    if record is not None:
+        stamp = {**stamp, "dataset": record.data.dataset, "split": record.data.split}
+        stamp["limited"] = record.data.limited
+    elif not stamp and recorded:
+        stamp = stamp_of(Path(str(recorded)))
+    if stamp.get("dataset"):
+        split = f", split {stamp['split']}" if stamp.get("split") else ""
+        limited = ", not all of it" if stamp.get("limited") else ""
+        yield "Data set", f"{stamp['dataset']}{split}{limited}"
+    elif recorded:
+        yield "Data folder", f"`{Path(str(recorded)).name}`"
+    for side, text in zip(("Source", "Target"), files.tokenization()):
+        moses = f"Moses ({text.language})" if text.language else "words between spaces"
+        subwords = "" if text.subwords == "words" else f", {text.subwords}"
+        yield f"{side} tokenisation", f"{moses}{subwords}"
+
+
+def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple[str, str]]:
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    if updates:
+        yield "Updates", f"{int(updates):,}"
+    averaged = (state.get("extra_state") or {}).get("averaged_from")
+    if averaged:
+        each = ", ".join(f"{one['updates']:,}" for one in averaged)
+        yield "Average of checkpoints after", f"{each} updates"
+    criterion = setting(state, "criterion", "_name")
+    if criterion:
+        yield "Criterion", f"`{criterion}`"
+    if record is not None:
+        yield "Seed", str(record.seed)
+        if record.sessions:
+            last = record.sessions[-1]
+            yield "Machine", str(last.computer)
+            yield "Code", f"sut_fairseq {last.code}"
+        if record.seconds:
+            yield "Training time", f"{record.seconds / 3600:.2f} hours"
+
+
+def _translations(checkpoint: Path, run: Path | None) -> Iterator[dict[str, Any]]:
+    """What evaluations of translations say: beside the checkpoint, or in a folder of its run."""
+    places = [checkpoint.absolute().parent, *([] if run is None else [run])]
+    found = dict.fromkeys(
+        path
+        for place in places
+        for part in ("", "*/")
+        for path in sorted(place.glob(part + _RESULTS))
+    )
+    for path in found:
+        try:
+            document = json_files.read_json(path)
+        except InputError:
+            continue
+        if isinstance(document, dict) and {"scores", "cost", "subset"} <= document.keys():
+            yield document
+
+
+def _scores(
+    evaluations: Sequence[Evaluated], translated: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """A section for each evaluation."""
+    for document in translated:
+        scores = document["scores"]
+        rows = [
+            ("sacreBLEU", scores.get("sacrebleu"), scores.get("sacrebleu_signature")),
+            ("chrF2", scores.get("chrf"), scores.get("chrf_signature")),
+            ("tokenised BLEU", scores.get("tokenized_bleu"), scores.get("tokens")),
+        ]
+        cells = [
+            (name, f"{value:.2f}", how or "") for name, value, how in rows if value is not None
+        ]
+        yield f"## Scores on {_translated_as(document)}\n\n" + markdown_table(
+            [("score", "value", "signature"), *cells]
+        )
+    for one in evaluations:
+        columns = [key for key in _COLUMNS if any(row.get(key) for row in one.rows)]
+        if "percent" not in columns:
+            continue  # translations, which stand above with their signatures
+        figures = [[_number(row.get(key, "")) for key in columns] for row in one.rows]
+        heads = [_COLUMNS[key] for key in columns]
+        sort = f"{one.measure[:1].upper()}{one.measure[1:]}"
+        title = f"## {sort} on `{one.asked.subset}` of {_set(one)}"
+        yield f"{title}\n\n{markdown_table([heads, *figures])}"
+
+
+def _set(one: Evaluated) -> str:
+    return " ".join(filter(None, (one.data.dataset, one.data.split))) or "its data"
+
+
+def _translated_as(document: Mapping[str, Any]) -> str:
+    threshold = document.get("alpha_threshold")
+    parts = [
+        f"`{document['subset']}`",
+        f"of {document['dataset']}" if document.get("dataset") else "",
+        f"(beam {document.get('beam')}, length penalty {document.get('lenpen')}"
+        + (f", threshold {threshold:g})" if threshold is not None else ")"),
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _costs(translated: Sequence[Mapping[str, Any]]) -> str:
+    """Thresholds against MACs."""
+    rows = []
+    for document in translated:
+        cost, threshold = document["cost"], document.get("alpha_threshold")
+        halting = cost.get("halting") or {}
+        depths = [f"{halting[side]['depth']:.2f}" if side in halting else "" for side in _SIDES]
+        bleu = document["scores"].get("sacrebleu")
+        rows.append(
+            (
+                "as in training" if threshold is None else f"{threshold:g}",
+                f"{cost['macs_full'] / 1e6:,.1f}",
+                *depths,
+                "" if bleu is None else f"{bleu:.2f}",
+            )
+        )
+    if not rows:
+        return ""
+    heads = ("threshold", "million MACs a sentence", "encoder steps", "decoder steps", "sacreBLEU")
+    return "## Thresholds and MACs\n\n" + markdown_table([heads, *rows])
+
+
+_SIDES = ("encoder", "decoder")
+
+
+def _bullets(title: str, facts: Iterator[tuple[str, str]]) -> str:
+    lines = [f"- {name}: {value}" for name, value in facts]
+    return "\n".join([f"## {title}\n", *lines]) if lines else ""
+
+
+def _number(text: str) -> str:
+    """A figure with as many digits as it deserves; other text as it is."""
+    try:
+        return f"{float(text):.4g}"
+    except ValueError:
+        return text

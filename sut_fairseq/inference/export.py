@@ -1,0 +1,85 @@
+"""One folder with all that a trained model needs, to keep, to move, or to publish."""
+
+from __future__ import annotations
+
+import shutil
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sut_data.files import written_whole
+from sut_data.text.tokenization import FILE as TOKENIZATION
+from sut_data.text.tokenization import load_tokenization
+from sut_fairseq.checkpoints import writing
+from sut_fairseq.checkpoints.exported import write_exported
+from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.errors import InputError
+from sut_fairseq.inference.card import FILE as CARD
+from sut_fairseq.inference.card import model_card
+from sut_fairseq.inference.files import ModelFiles
+
+CHECKPOINT = "checkpoint.pt"
+FORMATS = ("safetensors", "pt")
+
+
+def export(
+    files: ModelFiles,
+    out: Path,
+    format: str = "safetensors",
+    *,
+    license: str | None = None,
+    option: str = "--out",
+) -> None:
+    """Put everything that a model needs into one new folder.
+
+    The checkpoint loses its optimizer state and gains the names of its languages. Beside it stand
+    the dictionaries, the tokenisation, and a model card, `README.md`.
+
+    Args:
+        files: the model.
+        out: folder to make; it appears complete or not at all.
+        format: "safetensors": `model.safetensors` and `config.json`, which cannot hold code; "pt":
+            `checkpoint.pt`, which fairseq reads without this package's help.
+        license: of the model, for the card; None: the card names none.
+        option: what the command calls `out`.
+
+    Raises:
+        InputError: `out` exists and is not empty, or the model's files are damaged.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{option} `{out}` is there already; give the name of a new folder.")
+    state = load_checkpoint(files.checkpoint)
+    state.pop("last_optimizer_state", None)
+    _set_languages(state, files)
+    out = out.absolute()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(out) as partial:
+        partial.mkdir()
+        for path in _to_copy(files):
+            copy = partial / path.relative_to(files.folder)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        card = model_card(files, state, name=out.name, license=license)
+        (partial / CARD).write_text(card, encoding="utf-8")
+        if format == "pt":
+            writing.save(state, partial / CHECKPOINT)
+        else:
+            write_exported(state, partial)
+
+
+def _to_copy(files: ModelFiles) -> list[Path]:
+    """Dictionaries, tokenisation, and the models of subwords that it names."""
+    copied = dict.fromkeys(files.dictionaries)
+    if (files.folder / TOKENIZATION).exists():
+        copied[files.folder / TOKENIZATION] = None
+        sides = load_tokenization(files.folder).values()
+        copied.update((side.model, None) for side in sides if side.model is not None)
+    return list(copied)
+
+
+def _set_languages(state: Mapping[str, Any], files: ModelFiles) -> None:
+    """Record the languages, which fairseq otherwise reads off the files of the data folder."""
+    settings = state.get("args") or state["cfg"]["task"]
+    settings = vars(settings) if isinstance(settings, Namespace) else settings
+    settings.update(source_lang=files.source_lang, target_lang=files.target_lang)

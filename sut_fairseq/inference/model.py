@@ -1,0 +1,403 @@
+"""A trained model that is asked about raw text."""
+
+from __future__ import annotations
+
+import copy
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import utils
+from fairseq.dataclass.configs import GenerationConfig
+from torch import Tensor, nn
+
+from sut_fairseq.analysis import trained
+from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
+from sut_fairseq.analysis.sentences import Reader
+from sut_fairseq.errors import InputError, check
+from sut_fairseq.inference.files import ModelFiles, find_model
+from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
+from sut_fairseq.inference.sharing import sharing_weights
+from sut_fairseq.inference.trace import SentenceTrace
+from sut_fairseq.tasks.labels import LabelTask
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
+
+LONGEST = 1 << 16  # characters of a line; no model takes as many words, and Moses is slow on them
+
+
+def load(
+    path: str | Path,
+    *,
+    data: str | Path | None = None,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    alpha_threshold: float | None = None,
+    device: str | None = None,
+) -> Model:
+    """Load a trained model with its dictionaries and its tokenisation.
+
+    Args:
+        path: a checkpoint, or a folder with one: of fairseq-train, or of `sut-export`.
+        data: folder of the dictionaries and the tokenisation; None: they are looked for beside the
+            checkpoint and in the data folder of the training.
+        source_lang, target_lang: None: as in training.
+        alpha_threshold: halting threshold; None: that of training.
+        device: `cpu`, `cuda`, ...; None: a GPU where there is one.
+
+    Raises:
+        InputError: a sentence that says what is missing, damaged or does not fit.
+    """
+    files = find_model(path, data, source_lang, target_lang)
+    return Model(files, alpha_threshold=alpha_threshold, device=device)
+
+
+class Model:
+    """A trained model with its dictionaries and tokenisation; `load` makes one.
+
+    Several threads may ask it at once: each call runs a copy of the model that shares its weights,
+    so a threshold holds for one call alone.
+
+    Args:
+        files: where everything is.
+        alpha_threshold: halting threshold; None: that of training.
+        device: `cpu`, `cuda`, ...; None: a GPU where there is one.
+        overrides: settings that replace those of training.
+
+    Attributes:
+        model: fairseq's model, in evaluation mode. Asking leaves it as it is.
+        task: fairseq's task, with both dictionaries.
+        source_side, target_side: how text becomes symbols, and symbols text.
+        device: where the model is.
+        max_source_tokens: the longest source that it takes, its end included.
+
+    Raises:
+        InputError: the files do not fit together, the model takes no `alpha_threshold`, or there is
+            no such device.
+    """
+
+    def __init__(
+        self,
+        files: ModelFiles,
+        *,
+        alpha_threshold: float | None = None,
+        device: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> None:
+        settings: dict[str, Any] = {
+            "data": str(files.folder),
+            "source_lang": files.source_lang,
+            "target_lang": files.target_lang,
+            "group_column": None,
+            **(overrides or {}),
+        }
+        if alpha_threshold is not None:
+            settings["alpha_threshold"] = alpha_threshold
+        self.files = files
+        self.model, self.task = trained.load(str(files.checkpoint), settings)
+        if alpha_threshold is not None:
+            self._check_threshold(alpha_threshold)
+        self.source_side, self.target_side = files.tokenization()
+        self.device = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.model.to(self.device).eval()
+        limits = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
+        self.max_source_tokens = int(limits[0])
+        self._tokenising = threading.Lock()  # the libraries load, and remember, as they go
+
+    @property
+    def alpha_threshold(self) -> float | None:
+        """The halting threshold of calls that name none; None if nothing halts by one."""
+        return _threshold(self.model)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes of a classification; empty for a model that answers with a sequence."""
+        if not isinstance(self.task, LabelTask):
+            return ()
+        return tuple(self.task.target_dictionary[int(label)] for label in self.task.labels)
+
+    def __repr__(self) -> str:
+        halts = "" if self.alpha_threshold is None else f", alpha_threshold={self.alpha_threshold}"
+        return (
+            f"<{type(self.model).__name__} of {self.files.checkpoint}, {self.files.source_lang} to "
+            f"{self.files.target_lang}{halts}, on {self.device}>"
+        )
+
+    def translate(
+        self,
+        lines: Iterable[str],
+        *,
+        alpha_threshold: float | None = None,
+        beam: int = Search.beam,
+        lenpen: float = Search.lenpen,
+        max_len_a: float = Search.max_len_a,
+        max_len_b: int = Search.max_len_b,
+        max_tokens: int = Search.max_tokens,
+        batch_size: int = Search.batch_size,
+        costs: bool = True,
+    ) -> list[Translation]:
+        """Translate lines of raw text; a classification answers with its label.
+
+        Args:
+            lines: sentences; bytes that were no UTF-8 are lone surrogates in them.
+            alpha_threshold: halting threshold of this call.
+            beam, lenpen, max_len_a, max_len_b, max_tokens, batch_size: see `Search`.
+            costs: whether to find `depth` and `macs`, which runs the model once more on each line.
+
+        Returns:
+            one translation for each line, in their order; lines without a word, and those that the
+            model cannot take, get an empty one.
+        """
+        search = Search(beam, lenpen, max_len_a, max_len_b, max_tokens, batch_size)
+        check(beam >= 1, "beam", "at least 1", beam)
+        model = self._copy(alpha_threshold)
+        threshold = _threshold(model)
+        results = [replace(self._read(line), alpha_threshold=threshold) for line in _listed(lines)]
+        generation = GenerationConfig(
+            beam=beam, lenpen=lenpen, max_len_a=max_len_a, max_len_b=max_len_b
+        )
+        # fairseq's `prepare_for_inference_` changes no result, but nothing can be counted after it.
+        generator = self.task.build_generator([model], generation)
+        for number, found in self._batches(results, search, model, generator):
+            results[number] = replace(
+                results[number],
+                text=self._decode(found["tokens"], generator.symbols_to_strip_from_output),
+                score=float(found["score"]) / math.log(2),
+                target_tokens=found["tokens"].cpu(),
+            )
+        return [self._with_costs(model, result) for result in results] if costs else results
+
+    def classify(
+        self, lines: Iterable[str], *, alpha_threshold: float | None = None
+    ) -> list[Classification]:
+        """Classify lines of raw text.
+
+        Raises:
+            InputError: if the model is none of a classification, or a line has no words, or more
+                than the model takes.
+        """
+        if not isinstance(self.task, LabelTask):
+            raise InputError(
+                f"{type(self.model).__name__} was trained to answer with a sequence, not with a "
+                "class: ask it with `translate`."
+            )
+        results = []
+        for result in self.translate(lines, alpha_threshold=alpha_threshold, costs=False):
+            if result.source_tokens is None:
+                raise InputError(result.error or "classification needs at least one word a line.")
+            results.append(result)
+        model = self._copy(alpha_threshold)
+        classified: dict[int, Classification] = {}
+        for number, scores in self._label_scores(results, model):
+            ranked = sorted(zip(scores.exp().tolist(), self.labels), reverse=True)
+            shares = {label: probability for probability, label in ranked}
+            classified[number] = Classification(results[number].source, ranked[0][1], shares)
+        return [classified[number] for number in range(len(results))]
+
+    def exact_match(
+        self,
+        sources: Iterable[str],
+        references: Iterable[str],
+        *,
+        alpha_threshold: float | None = None,
+        beam: int = 1,
+        max_len_b: int = Search.max_len_b,
+    ) -> ExactMatch:
+        """Compare answers with references, symbol by symbol.
+
+        A reference with a word that the model does not know is never reached.
+
+        Raises:
+            InputError: if there are not as many of the ones as of the others.
+        """
+        asked, expected = _listed(sources), _listed(references)
+        check(bool(asked), "sources", "at least one", "none")
+        needed = f"as many as sources ({len(asked)})"
+        check(len(expected) == len(asked), "references", needed, len(expected))
+        answers = self.translate(
+            asked, alpha_threshold=alpha_threshold, beam=beam, max_len_b=max_len_b, costs=False
+        )
+        dictionary = self.task.target_dictionary
+        right = []
+        for answer, reference in zip(answers, expected):
+            with self._tokenising:
+                symbols = self.target_side.encode(reference)
+            tokens = dictionary.encode_line(symbols, add_if_not_exist=False).tolist()
+            found = answer.target_tokens
+            known = dictionary.unk() not in tokens
+            right.append(known and found is not None and found.tolist() == tokens)
+        texts = tuple(answer.text for answer in answers)
+        return ExactMatch(100 * sum(right) / len(right), tuple(right), texts)
+
+    def trace(
+        self,
+        text: str,
+        *,
+        alpha_threshold: float | None = None,
+        target: str | None = None,
+        beam: int = Search.beam,
+        max_len: int = Search.max_len_b,
+        costs: bool = True,
+    ) -> SentenceTrace:
+        """Let the model answer a sentence, and record every step of it, on the CPU.
+
+        Args:
+            text: the sentence.
+            alpha_threshold: halting threshold of this call.
+            target: what a decoder reads instead of what the model finds.
+            beam: hypotheses in beam search.
+            max_len: greatest number of generated tokens.
+            costs: whether to count MACs.
+
+        Raises:
+            InputError: if the model has no depth loop, or the sentence no words, or more than the
+                model takes.
+        """
+        reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
+        with self._tokenising:
+            sentence = reader.sentence(text)
+        return SentenceTrace.of(sentence, reader.ask(sentence, target=target, costs=costs))
+
+    def reader(
+        self, alpha_threshold: float | None = None, *, beam: int = 1, max_len: int = 200
+    ) -> Reader:
+        """What `sut-report` asks: a copy of the model on the CPU, for one thread."""
+        model = self._copy(alpha_threshold, on_cpu=True)
+        return Reader(
+            model, self.task, self.source_side, self.target_side, beam=beam, max_len=max_len
+        )
+
+    def _copy(self, alpha_threshold: float | None, *, on_cpu: bool = False) -> Any:
+        """A copy for one call, with its threshold."""
+        if alpha_threshold is not None:
+            self._check_threshold(alpha_threshold)
+        if on_cpu and self.device.type != "cpu":
+            model = copy.deepcopy(self.model).cpu()
+        else:
+            model = sharing_weights(self.model)
+        if alpha_threshold is not None:
+            set_threshold(model, alpha_threshold)
+        return model
+
+    def _check_threshold(self, value: float) -> None:
+        if self.alpha_threshold is None:
+            raise InputError(
+                f"--alpha-threshold {value} has no meaning for `{self.files.checkpoint}`: "
+                "nothing in this model halts by stick-breaking, so leave the option out."
+            )
+        check(0 < value <= 1, "alpha_threshold", "greater than 0, at most 1", value)
+
+    def _batches(
+        self, results: Sequence[Translation], search: Search, model: Any, generator: Any
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The number of each line that has words, and the best hypothesis for it."""
+        for numbers, batch in self._encoded(results, search):
+            with torch.no_grad():
+                found = self.task.inference_step(generator, [model], batch)
+            yield from zip(numbers, (hypotheses[0] for hypotheses in found))
+
+    def _label_scores(
+        self, results: Sequence[Translation], model: Any
+    ) -> Iterator[tuple[int, Tensor]]:
+        """The number of each line, and the log-probability of each label, `(num_labels,)`."""
+        for numbers, batch in self._encoded(results, Search()):
+            yield from zip(numbers, self.task.label_scores([model], batch).cpu())
+
+    def _encoded(
+        self, results: Sequence[Translation], search: Search
+    ) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        """Lines of similar lengths by their numbers, as batches on the device."""
+        tokens = {
+            number: result.source_tokens
+            for number, result in enumerate(results)
+            if result.source_tokens is not None
+        }
+        numbers = list(tokens)
+        dataset = self.task.build_dataset_for_inference(
+            list(tokens.values()), [len(encoded) for encoded in tokens.values()]
+        )
+        for group in trained.similar_lengths(
+            dataset, range(len(numbers)), search.max_tokens, search.batch_size
+        ):
+            batch = dataset.collater([dataset[index] for index in group])
+            batch = utils.apply_to_sample(lambda tensor: tensor.to(self.device), batch)
+            yield [numbers[index] for index in batch["id"].tolist()], batch
+
+    def _with_costs(self, model: nn.Module, result: Translation) -> Translation:
+        """Count by running the model once more on the pair of sentence and translation."""
+        if result.source_tokens is None or result.target_tokens is None:
+            return result
+        read = result.target_tokens[:1] if self.labels else result.target_tokens
+        pair = (result.source_tokens.to(self.device), read.to(self.device))
+        batches = without_padding([pair], self.task.target_dictionary.eos())
+        try:
+            cost = count(model, batches)
+        except (InputError, RuntimeError):  # a kind of layer that nobody counts
+            return result
+        depth = {stack: float(halting.depth) for stack, halting in cost.halting.items()}
+        return replace(result, depth=depth, macs=cost.macs_full)
+
+    def _read(self, line: str) -> Translation:
+        """A line with the tokens to translate, if there are any, or why it cannot be."""
+        clean = line[:LONGEST].encode(errors="replace").decode()
+        if len(line) > LONGEST:
+            error = f"the line is longer than {LONGEST:,} characters; split it."
+            return Translation(clean, error=error)
+        if clean != line:
+            error = "the line is not UTF-8; convert it, for example with `iconv -t UTF-8`."
+            return Translation(clean, error=error)
+        with self._tokenising:
+            symbols = self.source_side.encode(line)
+        dictionary = self.task.source_dictionary
+        tokens = dictionary.encode_line(symbols, add_if_not_exist=False).long()
+        length = len(tokens)
+        if isinstance(self.task, SequenceClassificationTask):
+            length += self.task.BOUNDARY_TOKENS - 1
+        if length > self.max_source_tokens:
+            error = (
+                f"the sentence has {length:,} tokens with its end, but the model takes "
+                f"at most {self.max_source_tokens:,}; split it."
+            )
+            return Translation(line, error=error)
+        unknown = (word for word in symbols.split() if dictionary.index(word) == dictionary.unk())
+        return Translation(
+            line,
+            source_tokens=tokens if len(tokens) > 1 else None,
+            unknown_words=tuple(unknown),
+        )
+
+    def _decode(self, tokens: Tensor, left_out: Iterable[int]) -> str:
+        symbols: str = self.task.target_dictionary.string(
+            tokens.int().cpu(), extra_symbols_to_ignore=left_out
+        )
+        with self._tokenising:
+            return self.target_side.decode(symbols)
+
+
+def _threshold(model: nn.Module) -> float | None:
+    units = units_with_threshold(model)
+    return units[0].alpha_threshold if units else None
+
+
+def _listed(lines: Iterable[str]) -> list[str]:
+    if isinstance(lines, str):
+        raise InputError("give a list of sentences, as in [text], not one text alone.")
+    return list(lines)
+
+
+def _device(name: str) -> torch.device:
+    """The device of a name, if there is one here."""
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        # torch answers a device that is not there with an AssertionError or several lines.
+        raise InputError(
+            f"--device {name} cannot be used here; `cpu` always can, and `cuda` with a GPU and a "
+            f"torch that was built for it."
+        ) from error
+    return device

@@ -1,0 +1,92 @@
+"""What a model answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to search, by fairseq's names and with its defaults.
+
+    Attributes:
+        beam: number of hypotheses that are kept.
+        lenpen: the score of a hypothesis is divided by its length to the power of this.
+        max_len_a, max_len_b: a hypothesis has at most a * source length + b tokens.
+        max_tokens: greatest number of source tokens in a batch, padding included.
+        batch_size: greatest number of sentences in a batch; 0: any.
+    """
+
+    beam: int = 5
+    lenpen: float = 1.0
+    max_len_a: float = 0.0
+    max_len_b: int = 200
+    max_tokens: int = 4096
+    batch_size: int = 0
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One line and its translation.
+
+    Attributes:
+        source: the line.
+        text: its translation; empty for a blank line, and where there is an `error`.
+        score: as fairseq-generate prints it: log-probability to base 2, divided by length^lenpen.
+        depth: by "encoder" and "decoder" the average number of steps run for each token; empty
+            where nothing halts, and where costs were not asked for.
+        macs: multiply-accumulates of running the model once on the line and its translation,
+            attention products included (a beam search computes `beam` hypotheses instead); None
+            where costs were not asked for, and where layers cannot be counted.
+        alpha_threshold: the halting threshold; None if nothing halts by one.
+        error: why there is no translation; None where there is one.
+        unknown_words: those of the source (or its subwords) that the model does not know.
+        source_tokens, target_tokens: both with the end of the sentence, on the CPU.
+    """
+
+    source: str
+    text: str = ""
+    score: float | None = None
+    depth: Mapping[str, float] = field(default_factory=dict)
+    macs: int | None = None
+    alpha_threshold: float | None = None
+    error: str | None = None
+    unknown_words: tuple[str, ...] = ()
+    source_tokens: Tensor | None = field(default=None, repr=False, compare=False)
+    target_tokens: Tensor | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One line and its class.
+
+    Attributes:
+        source: the line.
+        label: the most probable class.
+        probabilities: of all classes, the most probable first.
+    """
+
+    source: str
+    label: str
+    probabilities: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ExactMatch:
+    """How many answers equal their references.
+
+    Attributes:
+        percent: share of right answers, in per cent.
+        right: for each source whether its answer is.
+        answers: what the model said.
+    """
+
+    percent: float
+    right: tuple[bool, ...]
+    answers: tuple[str, ...]

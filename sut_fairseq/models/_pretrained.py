@@ -1,0 +1,88 @@
+"""`from_pretrained` of the models of this package."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairseq.models import BaseFairseqModel
+
+from sut_data.text.tokenization import FILE, TextSide, load_tokenization
+from sut_fairseq.checkpoints.exported import is_exported
+from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.errors import InputError, check
+
+_TOKENISERS = {"tokenizer", "bpe"}
+
+
+class Pretrained(BaseFairseqModel):
+    """A model that is loaded from files which are checked before."""
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: str = ".",
+        **options: Any,
+    ) -> Any:
+        """Load a trained model with its task, as fairseq's models do.
+
+        Args:
+            model_name_or_path: folder of the checkpoint. (fairseq also fetches and unpacks
+                archives, whose content nobody has checked.)
+            checkpoint_file: its name in the folder, or several for an ensemble, between colons.
+            data_name_or_path: folder of the dictionaries; if it begins with a dot, below the other.
+            options: settings to replace, and those of fairseq's tokenisers. Without the latter
+                (`tokenizer`, `bpe`) raw text is treated as the data of that folder were, like
+                `sut-translate` does it.
+
+        Returns:
+            fairseq's `GeneratorHubInterface`.
+
+        Raises:
+            ValueError: there is no such folder, or a checkpoint is damaged or could run code.
+        """
+        folder = Path(model_name_or_path)
+        check(folder.is_dir(), "model_name_or_path", "the folder of the checkpoint", folder)
+        names = checkpoint_file.split(os.pathsep)
+        for name in names:
+            if is_exported(name):
+                raise InputError(
+                    f"fairseq's `from_pretrained` reads no `{name}`: load it with "
+                    f"`sut_fairseq.load({str(folder)!r})`, or export it with --format pt."
+                )
+            load_checkpoint(folder / name)
+        hub = super().from_pretrained(
+            str(folder), checkpoint_file, str(data_name_or_path), **options
+        )
+        if not _TOKENISERS & options.keys():
+            data = Path(str(hub.task.cfg.data))
+            if (data / FILE).is_file():
+                source, target = load_tokenization(data).values()
+                hub.tokenizer, hub.bpe = _Words(source, target), _Subwords(source, target)
+        return hub
+
+
+class _Step(NamedTuple):
+    """A step of tokenisation as fairseq's interface has it."""
+
+    source: TextSide
+    target: TextSide
+
+
+class _Words(_Step):
+    def encode(self, text: str) -> str:
+        return self.source.tokenize(text)
+
+    def decode(self, words: str) -> str:
+        return self.target.detokenize(words)
+
+
+class _Subwords(_Step):
+    def encode(self, words: str) -> str:
+        return self.source.segment(words)
+
+    def decode(self, symbols: str) -> str:
+        return self.target.join(symbols)

@@ -1,0 +1,148 @@
+"""Decoder-only language models: the depth loop of a Universal Transformer that reads no encoder."""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Optional
+
+import numpy
+from fairseq.data import token_block_dataset
+from fairseq.models import FairseqLanguageModel, register_model
+from fairseq.tasks import FairseqTask
+from omegaconf import II
+from torch import Tensor, nn
+
+from sut_fairseq._process import prepare_process
+from sut_fairseq.errors import InputError
+from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
+from sut_fairseq.models.architectures import register_architecture
+from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
+from sut_fairseq.modules.observer import Observer
+
+# fairseq knows `Optional[int]` but not `int | None`.
+# ruff: noqa: UP007, UP045
+
+logger = logging.getLogger(__name__)
+
+
+def _let_fairseq_read_sentences() -> None:
+    """Give one module of fairseq a name of numpy that numpy 2 no longer has.
+
+    Language models read a sentence at a time with it: `--sample-break-mode eos`, and whatever
+    fairseq-interactive is asked.
+    """
+    if not hasattr(numpy, "compat"):
+        found = {**vars(numpy), "compat": SimpleNamespace(long=numpy.int64)}
+        token_block_dataset.np = SimpleNamespace(**found)
+
+
+_let_fairseq_read_sentences()
+
+
+@dataclass
+class LanguageModelConfig(UniversalTransformerConfig):
+    """The options of the decoder; where one of its own is not given, the encoder's counts."""
+
+    max_target_positions: Optional[int] = field(  # type: ignore[assignment]
+        default=II("task.max_target_positions"),
+        metadata={"help": "greatest number of tokens in a text (default: --tokens-per-sample)"},
+    )
+    tokens_per_sample: int = II("task.tokens_per_sample")
+
+
+@register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
+class UniversalTransformerLanguageModel(FairseqLanguageModel):
+    """A language model of any kinds of block, attention, feed-forward and halting.
+
+    For fairseq's task `language_modeling`. `forward` returns `(scores, extra)`: scores
+    `(batch, length, vocabulary)` of the next token; `extra["routing"]` and `extra["halting"]` as in
+    `UniversalTransformerModel`, of the decoder.
+    """
+
+    @classmethod
+    def build_model(
+        cls, cfg: LanguageModelConfig, task: FairseqTask
+    ) -> "UniversalTransformerLanguageModel":
+        """Build the model that the options describe.
+
+        Raises:
+            InputError: if an option has a value that is not allowed.
+        """
+        prepare_process()
+        cfg = LanguageModelConfig.complete(cfg)
+        source, target = task.source_dictionary, task.target_dictionary
+        embed_dim = decoder_embed_dim(cfg)
+        stack = build_stack(cfg, "decoder", reads_encoder=False)
+        tokens = token_embedding(source, embed_dim)
+        projection = nn.Linear(embed_dim, len(target), bias=False)
+        if not cfg.share_decoder_input_output_embed or cfg.separate_embeddings:
+            nn.init.normal_(projection.weight, std=embed_dim**-0.5)
+        elif len(source) != len(target):
+            raise InputError(
+                "`share_decoder_input_output_embed` needs one dictionary, but "
+                "--output-dictionary-size makes another one: train with --separate-embeddings."
+            )
+        else:
+            projection.weight = tokens.weight
+        longest = cfg.max_target_positions or cfg.tokens_per_sample
+        embedding = Embedding(
+            tokens,
+            max_positions=longest,
+            absolute_positions=not cfg.no_token_positional_embeddings,
+            dropout=cfg.dropout,
+        )
+        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
+        logger.info(
+            "steps: %d; halting: %s; halting_epsilon: %s; alpha_threshold: %s",
+            cfg.decoder_layers,
+            cfg.decoder_halting,
+            cfg.halting_epsilon,
+            cfg.alpha_threshold,
+        )
+        return cls(UniversalTransformerDecoder(target, embedding, stack, projection, longest))
+
+    def forward(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Optional[Tensor] = None,
+        observers: Optional[Mapping[str, Observer]] = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Predict the token after each one.
+
+        Args:
+            src_tokens: `(batch, length)`, padded on the right.
+            src_lengths: not needed; fairseq passes it.
+            observers: the one called "decoder" is told what the stack computes.
+        """
+        check_precision(self.decoder.embedding.tokens.weight)
+        output: tuple[Tensor, dict[str, Any]] = self.decoder(src_tokens, observers=observers)
+        return output
+
+
+# 6 shared steps (COMP C.7); the two differ in nothing but the attention.
+_SHARED_STEPS = dict(
+    decoder_embed_dim=512,
+    decoder_ffn_embed_dim=2048,
+    decoder_attention_heads=8,
+    decoder_layers=6,
+    attention_positions="none",
+    activation_fn="relu",
+    dropout=0.1,
+    share_decoder_input_output_embed=True,
+)
+LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
+    "ut_lm": _SHARED_STEPS,
+    "compositional_lm": dict(
+        _SHARED_STEPS,
+        attention_kind="compositional",
+        attention_retrievals=8,
+        attention_retrieval_dim=32,
+    ),
+}
+for _name, _options in LANGUAGE_MODELS.items():
+    register_architecture("universal_transformer_lm", _name, _options)

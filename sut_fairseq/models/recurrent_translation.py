@@ -1,0 +1,137 @@
+"""A recurrent encoder-decoder as a fairseq translation model (LOC 6.3)."""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+import logging
+from dataclasses import dataclass, field
+
+from fairseq.dataclass import ChoiceEnum
+from fairseq.models import FairseqEncoderDecoderModel, register_model
+from fairseq.tasks import FairseqTask
+from torch import nn
+
+from sut_fairseq._process import prepare_process
+from sut_fairseq.errors import check
+from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
+from sut_fairseq.models._axis import Axis, Kind
+from sut_fairseq.models._config import TokenOptions
+from sut_fairseq.models._embedding import Embedding, ties_output, token_embeddings
+from sut_fairseq.models._pretrained import Pretrained
+from sut_fairseq.models._recurrent import RecurrentDecoder, RecurrentEncoder
+from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUEncoder
+from sut_fairseq.modules.recurrent.stop_gate import StopGate
+from sut_fairseq.modules.trained_words import keep_words
+
+logger = logging.getLogger(__name__)
+
+DECODERS: Axis[type[AttendAfter] | type[AttendBefore]] = Axis(
+    "when the decoder attends",
+    {
+        "after": Kind("with its new state; what it finds joins the output", AttendAfter),
+        "before": Kind("with its last state; what it finds is read with the token", AttendBefore),
+    },
+)
+
+
+@dataclass
+class RecurrentTranslationConfig(TokenOptions):
+    """Options of the recurrent encoder-decoder; the defaults are the paper's."""
+
+    encoder_embed_dim: int = field(default=64, metadata={"help": "size of a word's embedding"})
+    encoder_hidden_size: int = field(
+        default=128, metadata={"help": "size of a state, of the encoder and of the decoder"}
+    )
+    dropout: float = field(
+        default=0.5, metadata={"help": "of the state that the decoder begins with (bottleneck)"}
+    )
+    attender: ChoiceEnum(list(ATTENDERS)) = field(  # type: ignore[valid-type]
+        default="mix", metadata={"help": ATTENDERS.help}
+    )
+    mix_content: ChoiceEnum(list(CONTENT_ATTENDERS)) = field(  # type: ignore[valid-type]
+        default="multiplicative", metadata={"help": CONTENT_ATTENDERS.help}
+    )
+    location_hidden_size: int = field(
+        default=64, metadata={"help": "state of the GRU that moves the gaze (location, mix)"}
+    )
+    attend: ChoiceEnum(list(DECODERS)) = field(  # type: ignore[valid-type]
+        default="after", metadata={"help": DECODERS.help}
+    )
+    stop_gate: bool = field(
+        default=False,
+        metadata={
+            "help": "the end token's probability comes from the attention on the last source word "
+            "alone, so that the model cannot learn to count"
+        },
+    )
+    boundary_tokens: bool = field(
+        default=False, metadata={"help": "read the source's end token too, not words alone"}
+    )
+
+
+@register_model("recurrent_translation", dataclass=RecurrentTranslationConfig)
+class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
+    """GRU encoder and decoder with an attender (LOC Figure 2).
+
+    `forward` returns `(scores, extra)`: scores `(batch, tgt_len, vocabulary)`; `extra["attn"]` the
+    attention weights, `[(batch, tgt_len, src_len)]`.
+    """
+
+    @classmethod
+    def build_model(
+        cls, cfg: RecurrentTranslationConfig, task: FairseqTask
+    ) -> "RecurrentTranslationModel":
+        """Build the model that the options describe.
+
+        Raises:
+            ValueError: if an option has a value that is not allowed.
+        """
+        prepare_process()
+        target_dim = cfg.decoder_embed_dim
+        if target_dim is None:
+            target_dim = cfg.encoder_embed_dim
+        hidden_dim = cfg.encoder_hidden_size
+        for option, size in (
+            ("encoder_embed_dim", cfg.encoder_embed_dim),
+            ("decoder_embed_dim", target_dim),
+            ("encoder_hidden_size", hidden_dim),
+        ):
+            check(size >= 1, option, "at least 1", size)
+        check(0 <= cfg.dropout < 1, "dropout", "at least 0 and less than 1", cfg.dropout)
+        attender = ATTENDERS.builder("attender", cfg.attender)(cfg)
+        build_decoder = DECODERS.builder("attend", cfg.attend)
+        source, target = task.source_dictionary, task.target_dictionary
+        output_dim = target_dim if ties_output(cfg) else hidden_dim
+        source_tokens, target_tokens, projection = token_embeddings(
+            cfg, source, target, target_dim=target_dim, output_dim=output_dim
+        )
+
+        def embedding(tokens: nn.Embedding, max_positions: int) -> Embedding:
+            return Embedding(
+                tokens, max_positions=max_positions, absolute_positions=False, dropout=0.0
+            )
+
+        encoder = RecurrentEncoder(
+            source,
+            embedding(source_tokens, cfg.max_source_positions),
+            GRUEncoder(cfg.encoder_embed_dim, hidden_dim),
+            boundary_tokens=cfg.boundary_tokens,
+            max_positions=cfg.max_source_positions,
+        )
+        decoder = RecurrentDecoder(
+            target,
+            embedding(target_tokens, cfg.max_target_positions),
+            build_decoder(attender, target_dim, hidden_dim, output_dim, dropout=cfg.dropout),
+            projection,
+            StopGate(target.eos()) if cfg.stop_gate else None,
+            cfg.max_target_positions,
+        )
+        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
+        logger.info(
+            "attender: %s; attends %s the state's update; stop gate: %s",
+            cfg.attender,
+            cfg.attend,
+            cfg.stop_gate,
+        )
+        model = cls(encoder, decoder)
+        keep_words(model, source.symbols, target.symbols)
+        return model

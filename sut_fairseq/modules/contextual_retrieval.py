@@ -1,0 +1,58 @@
+"""The network of the contextual retrieval task: one attention layer between two perceptrons."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from sut_fairseq.modules.attention.interface import Attention
+from sut_fairseq.modules.attention.whole import attend_within
+from sut_fairseq.modules.observer import Look
+from sut_fairseq.statistics import RoutingStatistics
+
+
+class RetrievalNetwork(nn.Module):
+    """Objects attend to each other once, without a residual connection (COMP C.1).
+
+    h = MLP(object); y = MLP(attention(h) + U V h). What an object prefers to retrieve stands in its
+    own features, which it does not attend to: hence U V h, the paper's extra value. There it is
+    concatenated to what the searches have retrieved, before W_o; U is the columns of W_o for it.
+
+    Args:
+        attention: between objects; with the distribution `others` none attends to itself.
+        num_features: of an object.
+        embed_dim: size of states, and of the hidden layers of both perceptrons.
+        extra_dim: size of the extra value V h.
+    """
+
+    def __init__(
+        self, attention: Attention, *, num_features: int, embed_dim: int, extra_dim: int
+    ) -> None:
+        super().__init__()
+        self.encode = _perceptron(num_features, embed_dim, embed_dim)
+        self.attention = attention
+        self.extra_value = nn.Linear(embed_dim, extra_dim)
+        self.extra_output = nn.Linear(extra_dim, embed_dim, bias=False)
+        self.decode = _perceptron(embed_dim, embed_dim, 1)
+
+    def forward(
+        self, objects: Tensor, look: Look | None = None
+    ) -> tuple[Tensor, RoutingStatistics | None]:
+        """Predict one number for each object.
+
+        Args:
+            objects: `(batch, num_objects, num_features)`.
+            look: is shown what attention computes, object by object, see `Observer.saw`.
+
+        Returns:
+            `(batch, num_objects)`, and the routing statistics of a mixture.
+        """
+        states = self.encode(objects)
+        attended, statistics = attend_within(self.attention, states, look)
+        attended = attended + self.extra_output(self.extra_value(states))
+        return self.decode(attended).squeeze(-1), statistics
+
+
+def _perceptron(input_dim: int, hidden_dim: int, output_dim: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(input_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, output_dim)
+    )

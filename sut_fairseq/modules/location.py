@@ -1,0 +1,214 @@
+"""Location attention: a Gaussian over relative positions, whose mean moves (LOC 5.1)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.modules.observer import Look
+
+MIN_WIDTH = 0.27  # the paper's min_sigma, in words
+LEAK = 0.01  # slope of the leaky clamp outside of [0, 1], that of torch's leaky ReLU
+BUILDING_BLOCKS = ("previous mean", "step", "one")
+
+# How the weights of the building blocks begin: from the word looked at to the next one. On a stair
+# the staircase has hardly a gradient, and a step that begins at 0 stays there.
+_FIRST_BLOCKS = (4.0, 1.0, -4.0)  # sigmoid(4) = 0.98, a step of 1, sigmoid(-4) = 0.02
+
+# What attention is made of, for whoever looks: lambda and gamma, `(..., num_keys)`; numbers.
+MAPS = ("location", "content")
+NUMBERS = ("blocks", "centre", "spread", "location_share")
+
+# Padding lies so far away that its density is exactly 0, and the square of the distance finite.
+_OUT_OF_SIGHT = 1e6
+
+
+def soft_staircase(x: Tensor) -> Tensor:
+    """Nearly whole numbers with a gradient: floor(x) + sigmoid(20 (x - 0.5 - floor(x)))."""
+    whole = x.detach().floor()
+    return whole + torch.sigmoid(20 * (x - 0.5 - whole))
+
+
+def leaky_clamp(x: Tensor) -> Tensor:
+    """[0, 1] as it is, and beyond it a slope of `LEAK`."""
+    return torch.lerp(x.clamp(0, 1), x, LEAK)
+
+
+class Places(NamedTuple):
+    """Where the words of each source sentence lie, from 0 (the first one) to 1 (the last one).
+
+    A sentence of a single word has it at 0.
+
+    Attributes:
+        lengths: number of words n, at least 1, `(..., 1)`.
+        step: from one word to the next, 1 / (n - 1), `(..., 1)`; 1 for a single word.
+        relative: s / (n - 1) of word s, counted from 0, `(..., num_keys)`; 0 at padding.
+        seen: the same, with padding out of sight.
+    """
+
+    lengths: Tensor
+    step: Tensor
+    relative: Tensor
+    seen: Tensor
+
+    @property
+    def outset(self) -> Tensor:
+        """Where the gaze is before the first query: a step before the first word, `(...)`."""
+        return -self.step.squeeze(-1)
+
+    @classmethod
+    def of(cls, lengths: Tensor, numbers: Tensor, padding_mask: Tensor | None) -> Places:
+        """Places of the words.
+
+        Args:
+            lengths: number of words, at least 1, `(rows,)`, of the dtype of what is returned.
+            numbers: number of each word in its sentence, from 0, `(rows or 1, num_keys)`.
+            padding_mask: True where the key is padding, `(rows, num_keys)`; None: no padding.
+        """
+        lengths = lengths.unsqueeze(-1)
+        step = 1 / (lengths - 1).clamp(min=1)
+        relative = seen = numbers * step
+        if padding_mask is not None:
+            seen = relative.masked_fill(padding_mask, _OUT_OF_SIGHT)
+            relative = relative.masked_fill(padding_mask, 0)
+        return cls(lengths, step, relative, seen)
+
+
+class Gaze(NamedTuple):
+    """How each query moves its gaze.
+
+    Attributes:
+        blocks: weights rho of the `BUILDING_BLOCKS`, `(..., width, 3)`.
+        spread: the Gaussian's sigma in words: times n the paper's, `(..., width)`.
+    """
+
+    blocks: Tensor
+    spread: Tensor
+
+
+class Weighter(nn.Module):
+    """How to move the gaze, from the queries so far (LOC 5.1).
+
+    omega = GRU(ReLU(W q)); n sigma = ReLU(W_sigma omega) + min_sigma; rho = a(W_rho omega), where a
+    is a sigmoid for the gates of the previous mean and of one, and the soft staircase for the step.
+    The linear layers have biases.
+
+    Args:
+        query_dim: size of a query.
+        hidden_dim: size of omega and of the resized query.
+    """
+
+    def __init__(self, query_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.resize = nn.Linear(query_dim, hidden_dim)
+        self.gru = nn.GRU(hidden_dim, hidden_dim, batch_first=True)
+        self.blocks = nn.Linear(hidden_dim, len(BUILDING_BLOCKS))
+        self.spread = nn.Linear(hidden_dim, 1)
+        with torch.no_grad():
+            self.blocks.bias.copy_(torch.tensor(_FIRST_BLOCKS))
+
+    def forward(self, queries: Tensor, hidden: Tensor) -> tuple[Gaze, Tensor]:
+        """Weigh the building blocks.
+
+        Args:
+            queries: of one target sentence in each row, in their order, `(rows, width, query_dim)`.
+            hidden: the GRU's state before them, `(rows, hidden_dim)`.
+
+        Returns:
+            what to do with the gaze, float32 or better; the GRU's state after each query,
+            `(rows, width, hidden_dim)`.
+        """
+        omega, _ = self.gru(self.resize(queries).relu(), hidden.unsqueeze(0))
+        blocks, spread = exact(self.blocks(omega)), exact(self.spread(omega)).squeeze(-1)
+        gate_mean, step, gate_one = blocks.unbind(-1)
+        blocks = torch.stack([gate_mean.sigmoid(), soft_staircase(step), gate_one.sigmoid()], -1)
+        return Gaze(blocks, spread.relu() + MIN_WIDTH), omega
+
+
+class Mixing(NamedTuple):
+    """Content attention, and the share of location attention (LOC 5.2).
+
+    Attributes:
+        content: gamma, `(..., width, num_keys)`.
+        location_share: the paper's %, `(..., width)`.
+    """
+
+    content: Tensor
+    location_share: Tensor
+
+
+class Looked(NamedTuple):
+    """Where queries looked.
+
+    Attributes:
+        weights: alpha, each row sums to 1, `(..., width, num_keys)`.
+        location: lambda, likewise; the weights themselves unless mixed.
+        centre: mu, the mean of the Gaussian, `(..., width)`.
+        mean: average position of alpha, `(..., width)`.
+    """
+
+    weights: Tensor
+    location: Tensor
+    centre: Tensor
+    mean: Tensor
+
+
+def look_along(gaze: Gaze, places: Places, mean: Tensor, mixing: Mixing | None = None) -> Looked:
+    """Let the queries of a sentence look at words one after the other.
+
+    mu_t = clamp(rho_t . {mean_{t-1}, 1 / (n - 1), 1}); lambda_t is the Gaussian of mu_t and sigma_t
+    at the words' places, divided by its sum, since an attender gives a probability mass function;
+    alpha_t is lambda_t, or mixed with content attention: % lambda_t + (1 - %) gamma_t; mean_t is
+    the average place of alpha_t. Nothing else depends on earlier queries: the loop is short.
+
+    Args:
+        gaze: `(..., width, ...)`.
+        places: `(..., num_keys)`.
+        mean: average place before the first query, `(...)`.
+        mixing: content attention to mix with; None: location alone.
+    """
+    by_mean = gaze.blocks[..., 0].unbind(-1)
+    offset = (gaze.blocks[..., 1] * places.step + gaze.blocks[..., 2]).unbind(-1)
+    sharpness = (places.lengths / (gaze.spread * 2**0.5)).unsqueeze(-1).unbind(-2)
+    others = [None] * len(offset) if mixing is None else _others(mixing)
+    steps = []
+    for rho, rest, sharp, other in zip(by_mean, offset, sharpness, others):
+        centre = leaky_clamp(torch.addcmul(rest, rho, mean))
+        distance = (places.seen - centre.unsqueeze(-1)) * sharp
+        location = weights = (-distance.square()).softmax(dim=-1)
+        if other is not None:
+            weights = torch.addcmul(other[0], other[1], location)
+        mean = (weights * places.relative).sum(dim=-1)
+        steps.append(Looked(weights, location, centre, mean))
+    return Looked(
+        torch.stack([step.weights for step in steps], -2),
+        torch.stack([step.location for step in steps], -2),
+        torch.stack([step.centre for step in steps], -1),
+        torch.stack([step.mean for step in steps], -1),
+    )
+
+
+def show(
+    look: Look, gaze: Gaze, places: Places, looked: Looked, mixing: Mixing | None = None
+) -> None:
+    """Show what attention is made of, `NUMBERS` and `MAPS`; centre and spread in words."""
+    look("blocks", gaze.blocks)
+    look("centre", looked.centre / places.step)
+    look("spread", gaze.spread)
+    look("location", looked.location)
+    if mixing is not None:
+        look("content", mixing.content)
+        look("location_share", mixing.location_share)
+
+
+def _others(mixing: Mixing) -> list[tuple[Tensor, Tensor] | None]:
+    """Of each query: (1 - %) gamma, `(..., num_keys)`, and %, `(..., 1)`."""
+    share = mixing.location_share.unsqueeze(-1)
+    return list(zip(((1 - share) * mixing.content).unbind(-2), share.unbind(-2)))
+
+
+def exact(values: Tensor) -> Tensor:
+    """In float32 or better: positions in half precision would miss their word."""
+    return values if values.dtype == torch.float64 else values.float()

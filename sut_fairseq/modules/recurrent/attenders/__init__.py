@@ -1,0 +1,1 @@
+"""Attenders: what a recurrent decoder looks at."""

@@ -1,0 +1,115 @@
+"""What every attender takes and gives (LOC section 4)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.modules.location import exact
+from sut_fairseq.modules.observer import Look
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is attended to; keys and values are the same, K = V = E.
+
+    Attributes:
+        states: the encoder's, padded on the right, `(batch, num_keys, dim)`.
+        lengths: number of words of each sentence, at least 1, `(batch,)`; None: unknown, and there
+            is no padding.
+    """
+
+    states: Tensor
+    lengths: Tensor | None = None
+
+    @cached_property
+    def padding_mask(self) -> Tensor | None:
+        """True where the key is padding, `(batch, num_keys)`; None: nowhere."""
+        if self.lengths is None:
+            return None
+        numbers = torch.arange(self.states.shape[1], device=self.states.device)
+        return numbers >= self.lengths.unsqueeze(1)
+
+
+class State(NamedTuple):
+    """What an attender remembers of the queries before; passed in and handed back.
+
+    Attributes:
+        place: how many there were.
+        mean: average position of the last one's attention, `(batch,)`; for attenders that move on.
+        hidden: state of the weighter, `(batch, hidden_dim)`; likewise.
+    """
+
+    place: int = 0
+    mean: Tensor | None = None
+    hidden: Tensor | None = None
+
+    def select(self, rows: Tensor) -> State:
+        """The state of these sentences, `(new_batch,)`."""
+        mean, hidden = (None if x is None else x.index_select(0, rows) for x in self[1:])
+        return State(self.place, mean, hidden)
+
+
+class Attender(nn.Module, ABC):
+    """Base of the attenders: queries and source to attention weights.
+
+    Nothing is kept on the module: what one query has to know of those before is in the state.
+    """
+
+    def start(self, source: Source) -> State:
+        """The state before the first query."""
+        return State()
+
+    @abstractmethod
+    def forward(
+        self, queries: Tensor, source: Source, state: State, look: Look | None = None
+    ) -> tuple[Tensor, State]:
+        """Attend.
+
+        Args:
+            queries: consecutive ones of each target sentence, `(batch, width, dim)`.
+            source: what they attend to.
+            state: what is known of the queries before.
+            look: is shown what weights are made of, `(batch, width, ...)` each.
+
+        Returns:
+            weights `(batch, width, num_keys)`, float32 or better: each row sums to 1, and padding
+            has 0; and the state after the last query.
+        """
+
+    @abstractmethod
+    def num_products(self, width: int, num_keys: int, dim: int) -> int:
+        """Multiplications of queries with keys, beside those of linear layers, in one sentence."""
+
+
+class ContentAttender(Attender):
+    """Base of the attenders with gamma_t = softmax over s of score(k_s, q_t) (LOC Eq. 2)."""
+
+    def forward(
+        self, queries: Tensor, source: Source, state: State, look: Look | None = None
+    ) -> tuple[Tensor, State]:
+        scores = exact(self.scores(queries, source.states, state.place))
+        if source.padding_mask is not None:
+            scores = scores.masked_fill(source.padding_mask.unsqueeze(1), -torch.inf)
+        return scores.softmax(dim=-1), State(state.place + queries.shape[1])
+
+    @abstractmethod
+    def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
+        """Score all pairs.
+
+        Args:
+            queries: `(batch, width, dim)`.
+            keys: `(batch, num_keys, dim)`.
+            place: number of the first query in its sentence, from 0.
+
+        Returns:
+            `(batch, width, num_keys)`.
+        """
+
+    def num_products(self, width: int, num_keys: int, dim: int) -> int:
+        return width * num_keys * dim

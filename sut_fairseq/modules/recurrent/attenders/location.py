@@ -1,0 +1,73 @@
+"""Location attention: where to look depends on positions alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sut_fairseq.errors import InputError, check
+from sut_fairseq.modules.location import Mixing, Places, Weighter, exact, look_along, show
+from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.recurrent.attenders.interface import Attender, Source, State
+
+
+class LocationAttender(Attender):
+    """A Gaussian over relative positions whose mean moves from query to query (LOC 5.1).
+
+    Args:
+        dim: size of queries.
+        hidden_dim: size of the weighter.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        check(hidden_dim >= 1, "location_hidden_size", "at least 1", hidden_dim)
+        self.weighter = Weighter(dim, hidden_dim)
+
+    def start(self, source: Source) -> State:
+        """Nobody has looked at a word yet.
+
+        Raises:
+            InputError: if the source's lengths are not known.
+        """
+        if source.lengths is None:
+            raise InputError(
+                "a location attender needs the number of words of each source sentence: "
+                "give the source its `lengths`."
+            )
+        states = source.states
+        hidden = states.new_zeros(len(states), self.weighter.gru.hidden_size)
+        return State(0, _places(source).outset, hidden)
+
+    def forward(
+        self, queries: Tensor, source: Source, state: State, look: Look | None = None
+    ) -> tuple[Tensor, State]:
+        return self.attend(queries, source, state, None, look)
+
+    def attend(
+        self,
+        queries: Tensor,
+        source: Source,
+        state: State,
+        mixing: Mixing | None,
+        look: Look | None = None,
+    ) -> tuple[Tensor, State]:
+        """As `forward`, mixed with content attention if there is any."""
+        assert state.mean is not None and state.hidden is not None, "`start` makes the first state"
+        gaze, hidden = self.weighter(queries, state.hidden)
+        places = _places(source)
+        looked = look_along(gaze, places, state.mean, mixing)
+        if look is not None:
+            show(look, gaze, places, looked, mixing)
+        place = state.place + queries.shape[1]
+        return looked.weights, State(place, looked.mean[:, -1], hidden[:, -1])
+
+    def num_products(self, width: int, num_keys: int, dim: int) -> int:
+        return 0  # it looks at no key
+
+
+def _places(source: Source) -> Places:
+    assert source.lengths is not None
+    numbers = torch.arange(source.states.shape[1], device=source.states.device)
+    lengths = source.lengths.to(exact(source.states[:0]).dtype)
+    return Places.of(lengths, numbers, source.padding_mask)

@@ -1,0 +1,38 @@
+"""The words of padded sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Words(NamedTuple):
+    """Words alone, moved to the left.
+
+    Attributes:
+        tokens: `(batch, longest)`; where a sentence is shorter, what is no word of it follows.
+        lengths: number of words, `(batch,)`.
+        columns: where each of `tokens` stands in the batch they were taken from.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    columns: Tensor
+
+    @classmethod
+    def of(cls, tokens: Tensor, unread: Sequence[int]) -> Words:
+        """Take the words out of a batch.
+
+        Args:
+            tokens: padded on either side, `(batch, length)`.
+            unread: the tokens that are no words, padding among them.
+        """
+        is_unread = tokens.eq(unread[0])
+        for token in unread[1:]:
+            is_unread = is_unread | tokens.eq(token)
+        lengths = (~is_unread).sum(dim=1)
+        longest = int(lengths.max())
+        columns = is_unread.int().argsort(dim=1, stable=True)[:, :longest]
+        return cls(tokens.gather(1, columns), lengths, columns)

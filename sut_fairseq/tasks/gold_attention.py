@@ -1,0 +1,175 @@
+"""Translation of pairs whose gold attention is known: how much of it a model reproduces."""
+
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.data import BaseWrapperDataset, LanguagePairDataset
+from fairseq.tasks import register_task
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.utils import split_paths
+from torch import Tensor, nn
+
+from sut_fairseq import metrics
+from sut_fairseq._process import prepare_process
+from sut_fairseq.errors import InputError
+from sut_fairseq.metrics import GreedyOutcome
+from sut_fairseq.tasks.columns import read_column
+
+
+@dataclass
+class GoldAttentionConfig(TranslationConfig):
+    """The options of `translation`, and where gold attention is."""
+
+    attention_column: str = field(
+        default="attention",
+        metadata={
+            "help": "column of gold attention (a file text/<split>.<column> in the data folder): "
+            "for each word of the target and for its end the position of a source word, from 0"
+        },
+    )
+
+
+@register_task("translation_with_gold_attention", dataclass=GoldAttentionConfig)
+class GoldAttentionTask(TranslationTask):
+    """Translation, with the measures of Dubois et al. (2020), 6.2, in validation.
+
+    They are those of greedy search (`metrics.GreedyOutcome`): `exact_match` (logged by the
+    criterion), `before_eos` and, for models that report attention, `attention_loss`.
+    """
+
+    def __init__(self, cfg: GoldAttentionConfig, src_dict: Any, tgt_dict: Any) -> None:
+        prepare_process()
+        super().__init__(cfg, src_dict, tgt_dict)
+
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
+        """Load a split, and but for that of training its gold attention.
+
+        Raises:
+            InputError: without the column, or for gold attention that does not fit its pair.
+        """
+        super().load_dataset(split, epoch, combine, **kwargs)
+        pairs = self.datasets[split]
+        if split != self.cfg.train_subset:
+            folder, name = split_paths(self.cfg.data)[0], self.cfg.attention_column
+            lines = read_column(folder, split, name, len(pairs))
+            gold = read_gold(lines, pairs, Path(folder) / "text" / f"{split}.{name}")
+            self.datasets[split] = _WithGold(pairs, gold)
+
+    def valid_step(
+        self, sample: dict[str, Any], model: nn.Module, criterion: nn.Module
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Loss of the criterion, and sums of the measures."""
+        loss, sample_size, log = super().valid_step(sample, model, criterion)
+        return loss, sample_size, log | metrics.greedy_sums(self.search(model, sample))
+
+    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: nn.Module) -> None:
+        """Log what the criterion logs, and the measures."""
+        super().reduce_metrics(logging_outputs, criterion)
+        metrics.log_greedy(logging_outputs)
+
+    @torch.no_grad()
+    def search(self, model: Any, sample: dict[str, Any]) -> GreedyOutcome:
+        """Translate a batch greedily and compare words and attention with what is known.
+
+        Args:
+            model: in evaluation mode.
+            sample: a batch of a split with gold attention.
+        """
+        target = sample["target"]
+        tokens, weights = greedy_search(model, sample, self.tgt_dict)
+        return metrics.compare_greedy(
+            tokens,
+            target,
+            self.tgt_dict,
+            weights=weights,
+            source_padding=sample["net_input"]["src_tokens"] == self.src_dict.pad(),
+            gold=sample["gold_attention"],
+        )
+
+
+def greedy_search(model: Any, sample: dict[str, Any], words: Any) -> tuple[Tensor, Tensor | None]:
+    """The most probable next symbol at each step, for whole batches.
+
+    As in fairseq's generator, padding is never generated, nor an empty sentence. It ends where the
+    longest reference does: what is longer is wrong.
+
+    Args:
+        model: an encoder-decoder with incremental decoding.
+        sample: a batch.
+        words: the target dictionary.
+
+    Returns:
+        symbols, `(batch, length)`, padded after the end of each sentence; and attention weights,
+        `(batch, length, source length)`, or None if the model reports none.
+    """
+    target = sample["target"]
+    inputs = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
+    encoded = model.encoder(**inputs)
+    # fairseq starts targets with the end of the sentence.
+    tokens = target.new_full((len(target), 1), words.eos())
+    ended = torch.zeros_like(tokens[:, 0], dtype=torch.bool)
+    weights: list[Tensor | None] = []
+    state: dict[str, Any] = {}
+    for step in range(target.size(1)):
+        scores, extra = model.decoder(tokens, encoder_out=encoded, incremental_state=state)
+        scores = scores[:, -1].float()
+        scores[:, words.pad()] = -torch.inf
+        if step == 0:
+            scores[:, words.eos()] = -torch.inf
+        best = scores.argmax(dim=-1).masked_fill(ended, words.pad())
+        tokens = torch.cat([tokens, best[:, None]], dim=1)
+        attention = (extra.get("attn") if isinstance(extra, Mapping) else None) or [None]
+        weights.append(None if attention[0] is None else attention[0][:, -1].float())
+        ended |= best == words.eos()
+        if ended.all():
+            break
+    listed = [one for one in weights if one is not None]
+    return tokens[:, 1:], torch.stack(listed, dim=1) if len(listed) == len(weights) else None
+
+
+def read_gold(lines: Sequence[str], pairs: LanguagePairDataset, path: Path) -> list[Tensor]:
+    """Positions of gold attention, `(target length with its end,)` for each pair.
+
+    Args:
+        lines: the column.
+        pairs: sources and targets with their ends.
+        path: of the column, for messages.
+
+    Raises:
+        InputError: naming the first line that does not fit its pair.
+    """
+    gold = []
+    for number, line in enumerate(lines):
+        source, target = int(pairs.src_sizes[number]) - 1, int(pairs.tgt_sizes[number])
+        numbers = [int(word) if word.isdecimal() else source for word in line.split()]
+        if len(numbers) != target or max(numbers) >= source:
+            raise InputError(
+                f"`{path}`, line {number + 1}: the gold attention of this pair must be {target} "
+                f"whole numbers, one for each target word and one for the end, from 0 to "
+                f"{source - 1}, but is `{line[:60]}`."
+            )
+        gold.append(torch.tensor(numbers))
+    return gold
+
+
+class _WithGold(BaseWrapperDataset):
+    """Adds the positions of gold attention to batches, `(batch, target length)`, 0 in padding."""
+
+    def __init__(self, dataset: LanguagePairDataset, gold: list[Tensor]) -> None:
+        super().__init__(dataset)
+        self.gold = gold
+        self.src_sizes, self.tgt_sizes = dataset.src_sizes, dataset.tgt_sizes
+
+    def collater(self, samples: list[dict[str, Any]], **kwargs: Any) -> dict[str, Any]:
+        batch: dict[str, Any] = self.dataset.collater(samples, **kwargs)
+        if batch:
+            gold = [self.gold[number] for number in batch["id"].tolist()]
+            batch["gold_attention"] = nn.utils.rnn.pad_sequence(gold, batch_first=True)
+        return batch

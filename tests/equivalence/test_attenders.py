@@ -1,0 +1,176 @@
+"""Attenders, encoder and decoders of a recurrent model against their equations as plain loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.models._attenders import ATTENDERS
+from sut_fairseq.models.recurrent_translation import DECODERS, RecurrentTranslationConfig
+from sut_fairseq.modules.location import leaky_clamp, soft_staircase
+from sut_fairseq.modules.recurrent.attenders.interface import Attender, Source
+from sut_fairseq.modules.recurrent.gru import GRUEncoder
+from sut_fairseq.modules.recurrent.stop_gate import StopGate
+from tests import reference_location as reference
+from tests.comparison import assert_agree, normal, randomise
+
+INPUT_DIM, HIDDEN_DIM, WIDTH = 3, 4, 5
+LENGTHS = torch.tensor([6, 1, 4])
+CONFIG = RecurrentTranslationConfig(encoder_hidden_size=HIDDEN_DIM, location_hidden_size=3)
+DECODING = {"after": reference.decode_after, "before": reference.decode_before}
+
+
+def build(name: str, seed: int = 1) -> Attender:
+    attender = ATTENDERS.builder("attender", name)(CONFIG).double()
+    # Scaled so that gazes end up in all places, beyond the sentence too.
+    return randomise(attender, seed, scale=1.0)
+
+
+def tensor(rows: Any) -> Tensor:
+    return torch.stack([torch.stack(list(row)) for row in rows])
+
+
+@pytest.mark.parametrize("name", list(ATTENDERS))
+def test_weights_are_the_equations(name: str) -> None:
+    attender = build(name)
+    queries = normal(len(LENGTHS), WIDTH, HIDDEN_DIM)
+    states = normal(len(LENGTHS), 6, HIDDEN_DIM, seed=1)
+    source = Source(states, LENGTHS)
+    weights, state = attender(queries, source, attender.start(source))
+    assert state.place == WIDTH
+    parameters = dict(attender.named_parameters())
+    ours, theirs = {}, {}
+    for row, length in enumerate(LENGTHS.tolist()):
+        ours[str(row)] = weights[row, :, :length]
+        theirs[str(row)] = tensor(
+            reference.attention(name, parameters, queries[row], states[row, :length])
+        )
+        assert not weights[row, :, length:].any()
+    variables: dict[str, Tensor] = {**parameters, "queries": queries}
+    if name != "location":
+        variables["states"] = states
+    assert_agree(ours, theirs, variables)
+
+
+@pytest.mark.parametrize("name", list(ATTENDERS))
+@pytest.mark.parametrize("chunks", [(1,) * WIDTH, (2, 3)])
+def test_state_is_handed_on(name: str, chunks: tuple[int, ...]) -> None:
+    """Queries one after the other see what all of them together see; rows may change places."""
+    attender = build(name)
+    queries = normal(len(LENGTHS), WIDTH, HIDDEN_DIM).detach()
+    source = Source(normal(len(LENGTHS), 6, HIDDEN_DIM, seed=1).detach(), LENGTHS)
+    together, _ = attender(queries, source, attender.start(source))
+    state, end = attender.start(source), 0
+    order = torch.arange(len(LENGTHS))
+    for number, width in enumerate(chunks):
+        rows = torch.tensor([2, 0, 1] if number % 2 else [1, 1, 0, 2][: len(order)])
+        order = order[rows]
+        state = state.select(rows)
+        mine = Source(source.states[order], LENGTHS[order])
+        weights, state = attender(queries[order, end : end + width], mine, state)
+        expected = together[order, end : end + width]
+        torch.testing.assert_close(weights, expected, rtol=1e-12, atol=1e-12)
+        end += width
+
+
+@pytest.mark.parametrize("name", list(ATTENDERS))
+def test_padding_changes_nothing(name: str) -> None:
+    attender = build(name)
+    queries = normal(len(LENGTHS), WIDTH, HIDDEN_DIM).detach()
+    states = normal(len(LENGTHS), 6, HIDDEN_DIM, seed=1).detach()
+    results = []
+    for garbage in (0.0, 1e3):
+        padded = torch.nn.functional.pad(states, (0, 0, 0, 3))
+        for row, length in enumerate(LENGTHS.tolist()):
+            padded[row, length:] = garbage
+        source = Source(padded, LENGTHS)
+        results.append(attender(queries, source, attender.start(source))[0])
+    assert torch.equal(*results)
+    torch.testing.assert_close(results[0].sum(-1), torch.ones(len(LENGTHS), WIDTH).double())
+
+
+@pytest.mark.parametrize("name", list(DECODERS))
+@pytest.mark.parametrize("attender", list(ATTENDERS))
+def test_encoder_and_decoder_are_the_equations(attender: str, name: str) -> None:
+    encoder = randomise(GRUEncoder(INPUT_DIM, HIDDEN_DIM).double(), 2)
+    build_decoder = DECODERS.builder("attend", name)
+    decoder = build_decoder(build(attender), INPUT_DIM, HIDDEN_DIM, HIDDEN_DIM, dropout=0.0)
+    randomise(decoder.double(), 7)
+    words, tokens = normal(3, 4, INPUT_DIM), normal(3, 3, INPUT_DIM, seed=1)
+    lengths = torch.tensor([4, 1, 3])
+    states, final = encoder(words, lengths)
+    source = Source(states, lengths)
+    outputs, _, _ = decoder(tokens, source, decoder.start(final, source))
+    ours, theirs = {}, {}
+    for row, length in enumerate(lengths.tolist()):
+        own, last = reference.encode(
+            dict(encoder.named_parameters()), words[row, :length], HIDDEN_DIM
+        )
+        ours[str(row)] = outputs[row]
+        theirs[str(row)] = tensor(
+            DECODING[name](attender, dict(decoder.named_parameters()), tokens[row], own, last)
+        )
+    variables = {f"encoder.{key}": x for key, x in encoder.named_parameters()}
+    variables |= {f"decoder.{key}": x for key, x in decoder.named_parameters()}
+    assert_agree(ours, theirs, {**variables, "words": words, "tokens": tokens})
+
+
+def test_stairs_and_clamp() -> None:
+    x = torch.tensor([-1.5, -0.3, 0.0, 0.5, 0.9, 1.0, 2.4], dtype=torch.float64)
+    stairs = soft_staircase(x)
+    torch.testing.assert_close(
+        stairs, torch.tensor([-1.5, 0.0, 0.0, 0.5, 1.0, 1.0, 2.12]).double(), atol=0.03, rtol=0
+    )
+    clamped = leaky_clamp(x)
+    torch.testing.assert_close(
+        clamped, torch.tensor([-0.015, -0.003, 0, 0.5, 0.9, 1, 1.014]).double()
+    )
+
+
+@pytest.mark.parametrize("name", ["location", "mix"])
+def test_location_needs_lengths(name: str) -> None:
+    attender = build(name)
+    with pytest.raises(InputError, match="needs the number of words of each source sentence"):
+        attender.start(Source(torch.zeros(2, 3, HIDDEN_DIM)))
+
+
+@pytest.mark.parametrize("name", sorted({*ATTENDERS} - {"location", "mix"}))
+def test_content_needs_no_lengths(name: str) -> None:
+    attender, queries = build(name), normal(2, WIDTH, HIDDEN_DIM).detach()
+    states = normal(2, 6, HIDDEN_DIM, seed=1).detach()
+    unknown, full = Source(states), Source(states, torch.tensor([6, 6]))
+    weights = [attender(queries, x, attender.start(x))[0] for x in (unknown, full)]
+    assert torch.equal(*weights)
+
+
+def test_the_stop_gate_sees_only_where_attention_rests() -> None:
+    gate = StopGate(end=2).double()
+    scores, weights = normal(2, 3, 5), normal(2, 3, 4, seed=1).softmax(-1)
+    lengths = torch.tensor([4, 2])
+    log_probabilities = gate(scores, weights, lengths)
+    probabilities = log_probabilities.exp()
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(2, 3).double())
+    last = torch.stack([weights[0, :, 3], weights[1, :, 1]])
+    torch.testing.assert_close(probabilities[..., 2], last)
+    # Scores, the end token's among them, decide about the others alone.
+    others = scores[..., [0, 1, 3, 4]].softmax(-1) * (1 - last.unsqueeze(-1))
+    torch.testing.assert_close(probabilities[..., [0, 1, 3, 4]], others)
+    (gradient,) = torch.autograd.grad(log_probabilities[..., 2].sum(), scores, retain_graph=True)
+    assert not gradient.any()
+    log_probabilities.square().sum().backward()
+    for parameter in gate.parameters():
+        assert parameter.grad is not None and parameter.grad.abs() > 0
+
+
+def test_the_stop_gate_where_attention_is_certain() -> None:
+    """Log-probabilities and gradients stay finite where no attention, or all of it, rests there."""
+    gate = StopGate(end=0)
+    weights = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], requires_grad=True)
+    result = gate(torch.zeros(1, 2, 3), weights, torch.tensor([2]))
+    assert result.isfinite().all()
+    result.sum().backward()
+    assert weights.grad is not None and weights.grad.isfinite().all()

@@ -1,0 +1,212 @@
+"""`sut-export`: nothing changes on the way, nothing can run, everything reads it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import sut_fairseq
+from sut_fairseq.checkpoints.exported import CONFIG, WEIGHTS
+from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import evaluating, records
+from sut_fairseq.experiments.provenance import Code, Computer, Data
+from sut_fairseq.experiments.records import Record, Session
+from sut_fairseq.inference.export import export
+from sut_fairseq.inference.files import find_model
+from tests.integration.commands import SIZES, generate, run
+
+LINES = ["run and jump", "look twice and walk"]
+OPTIONS = {"beam": 2, "max_len_b": 8}
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("export") / "mine"
+    printed = run("sut-export", trained, "--out", out, "--license", "cc-by-4.0").stdout
+    assert printed.startswith(f"wrote {out} (") and f"`sut-translate {out}`" in printed
+    return out
+
+
+def test_what_is_in_the_folder(exported: Path) -> None:
+    names = {path.name for path in exported.iterdir()}
+    assert names == {WEIGHTS, CONFIG, "README.md", "dict.src.txt", "dict.tgt.txt"}
+    document = json.loads((exported / CONFIG).read_text())
+    assert document["cfg"]["model"]["_name"] == "sut_tiny"
+    assert not {"last_optimizer_state", "optimizer"} & document.keys()
+
+
+def test_a_round_trip_changes_no_bit(trained: Path, exported: Path, tmp_path: Path) -> None:
+    """Through both formats and back: the same bytes, the same tensors shared, the same settings."""
+    export(find_model(trained), tmp_path / "direct", "pt")
+    export(find_model(exported), tmp_path / "back", "pt")
+    export(find_model(tmp_path / "back"), tmp_path / "again")
+    for name in (WEIGHTS, CONFIG):
+        assert (tmp_path / "again" / name).read_bytes() == (exported / name).read_bytes()
+    direct, back = (
+        load_checkpoint(tmp_path / name / "checkpoint.pt") for name in ("direct", "back")
+    )
+    assert back["cfg"] == direct["cfg"]
+    assert back["optimizer_history"] == direct["optimizer_history"]
+    assert list(back["model"]) == list(direct["model"])
+    for key, tensor in direct["model"].items():
+        other = back["model"][key]
+        assert (tensor.dtype, tensor.shape) == (other.dtype, other.shape)
+        assert tensor.numpy().tobytes() == other.numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_types_and_shared_tensors(
+    trained: Path, data: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    """Not of a model that runs, but of all that a checkpoint may hold."""
+    state = torch.load(trained, weights_only=True)
+    generator = torch.Generator().manual_seed(1)
+    tied = torch.randn(5, 3, generator=generator).to(dtype)
+    tied[0, 0] = torch.nan
+    others = {"c": tied.t(), "d": torch.tensor(3), "e": torch.zeros(0), "f": torch.ones(2) > 0}
+    state["model"] = {"a": tied, "b": tied, **others}
+    state["cfg"]["model"]["odd"] = [(1, 2.5), None, float("inf"), {"tuple": [1]}]
+    torch.save(state, tmp_path / "odd.pt")
+    export(find_model(tmp_path / "odd.pt", data), tmp_path / "out")
+    back = load_checkpoint(tmp_path / "out" / WEIGHTS)
+    for key, tensor in state["model"].items():
+        same = back["model"][key]
+        assert (same.dtype, same.shape) == (tensor.dtype, tensor.shape)
+        assert torch.equal(same.nan_to_num(7), tensor.nan_to_num(7))
+    assert back["model"]["a"].data_ptr() == back["model"]["b"].data_ptr()
+    assert back["cfg"]["model"]["odd"] == state["cfg"]["model"]["odd"]
+
+
+def test_commands_read_it(exported: Path, trained: Path, data: Path, tmp_path: Path) -> None:
+    """What they say of the folder is what they say of the checkpoint."""
+    text = "".join(f"{line}\n" for line in LINES)
+    said = []
+    for model in (exported, trained):
+        translated = run("sut-translate", model, "--json", "--device", "cpu", stdin=text).stdout
+        evaluated = run("sut-evaluate", "--path", model, "--data", data, "--json").stdout
+        counted = run("sut-macs", "--path", model, "--data", data, "--json").stdout
+        said.append((translated, evaluated, json.loads(counted)))
+    assert said[0] == said[1]
+    run("sut-report", "--path", exported, "--sentence", LINES[0], "--out", tmp_path)
+    assert list(tmp_path.rglob("*halting.png"))
+    found = [
+        sut_fairseq.load(model, device="cpu").translate(LINES, **OPTIONS)
+        for model in (exported, trained)
+    ]
+    assert found[0] == found[1]
+
+
+def test_fairseq_reads_it_with_the_plugin(exported: Path, trained: Path, data: Path) -> None:
+    hypotheses = [
+        [line for line in generate(data, path).stdout.splitlines() if line.startswith("H-")]
+        for path in (exported / WEIGHTS, trained)
+    ]
+    assert len(hypotheses[0]) == SIZES["test"]
+    assert hypotheses[0] == hypotheses[1]
+
+
+def test_damage_is_told(exported: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported, tmp_path / "copy")
+    weights, config = folder / WEIGHTS, folder / CONFIG
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(InputError, match="its checksum is not the one in config.json"):
+        sut_fairseq.load(folder, device="cpu")
+    weights.write_bytes(content[:-100])
+    with pytest.raises(InputError, match="cannot be read as safetensors|damaged"):
+        sut_fairseq.load(folder, device="cpu")
+    document = json.loads(config.read_text())
+    for text, said in (
+        ("{", "cannot be read as JSON"),
+        ("[]", "was not written by `sut-export`"),
+        (json.dumps({**document, "format": 99}), "install a newer sut_fairseq"),
+    ):
+        config.write_text(text)
+        with pytest.raises(InputError, match=said):
+            sut_fairseq.load(folder, device="cpu")
+    config.unlink()
+    with pytest.raises(InputError, match=r"There is no config\.json beside the weights"):
+        sut_fairseq.load(folder, device="cpu")
+
+
+def test_settings_that_would_run_are_refused(exported: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported, tmp_path / "copy")
+    document = json.loads((folder / CONFIG).read_text())
+    document["cfg"]["task"]["left_pad_source"] = "print('ran')"
+    (folder / CONFIG).write_text(json.dumps(document))
+    with pytest.raises(InputError, match="fairseq would run its setting `left_pad_source`"):
+        sut_fairseq.load(folder, device="cpu")
+
+
+def test_an_existing_folder_is_left_alone(trained: Path, exported: Path) -> None:
+    finished = run("sut-export", trained, "--out", exported, ok=False)
+    assert finished.status == 2
+    assert finished.last_line.endswith("is there already; give the name of a new folder.")
+
+
+def test_card_of_what_little_is_known(exported: Path) -> None:
+    card = (exported / "README.md").read_text()
+    assert card.startswith("---\nlicense: cc-by-4.0\n")
+    assert "- Architecture: `sut_tiny`" in card
+    assert "- Updates: 2\n" in card
+    assert "## Licence\n\ncc-by-4.0" in card
+    assert "Scores" not in card and "Thresholds" not in card and "None" not in card
+
+
+def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
+    """Data, scores with their signatures, and thresholds against MACs come from its records."""
+    run_folder = tmp_path / "run"
+    (run_folder / "checkpoints").mkdir(parents=True)
+    checkpoint = shutil.copy(trained, run_folder / "checkpoints" / "checkpoint_best.pt")
+    about = Data(folder="elsewhere", dataset="scan", split="length")
+    code = Code(version="0.1.0")
+    session = Session(
+        stage="", command=[], code=code, started="now", seconds=7200.0, outcome="finished",
+        computer=Computer(
+            processor="a CPU", cores=2, threads="1", gpus=[], python="3.11", torch="2.13"
+        ),
+    )  # fmt: skip
+    record = Record(
+        experiment="scan", model="sut", size="small", seed=3, data=about,
+        trainings={"": {}}, sessions=[session],
+    )  # fmt: skip
+    records.write_record(run_folder, record)
+    rows = [
+        {"mode": "reference", "alpha_threshold": "0.5", "group": "all", "sentences": "11",
+         "percent": "87.123456", "skipped": "0.25"},
+    ]  # fmt: skip
+    evaluated = evaluating.Evaluated(
+        asked=evaluating.Asked(thresholds=[0.5]), data=about, measure="exact match", rows=rows,
+        code=code, when="now",
+    )  # fmt: skip
+    evaluating.write(run_folder, "test-thresholds", evaluated)
+    results = {
+        "dataset": "scan", "subset": "test", "beam": 4, "lenpen": 0.6, "alpha_threshold": 0.5,
+        "scores": {"sacrebleu": 31.256, "sacrebleu_signature": "nrefs:1|case:mixed"},
+        "cost": {"macs_full": 2_500_000, "halting": {"encoder": {"depth": 3.456}}},
+    }  # fmt: skip
+    (run_folder / "test-best").mkdir()
+    (run_folder / "test-best" / "results.json").write_text(json.dumps(results))
+    export(find_model(checkpoint, data), tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text()
+    for line in (
+        "# out",
+        "- Experiment: scan: sut, small",
+        "- Data set: scan, split length",
+        "- Seed: 3",
+        "- Machine: a CPU, 1 of 2 cores, torch 2.13",
+        "- Training time: 2.00 hours",
+        "## Scores on `test` of scan (beam 4, length penalty 0.6, threshold 0.5)",
+        "| sacreBLEU | 31.26 | nrefs:1\\|case:mixed |",
+        "## Exact match on `test` of scan length",
+        "| reference | all | 0.5 | 11 | 87.12 | 0.25 |",
+        "| 0.5 | 2.5 | 3.46 |  | 31.26 |",
+    ):
+        assert line in card.splitlines(), card
+    assert "Licence" not in card and "license" not in card

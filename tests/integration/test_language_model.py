@@ -1,0 +1,72 @@
+"""Language models by fairseq's own commands: train, resume, score, generate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import SIZES, USER_DIR, on_cpu, run, train, words
+
+LM = words("--task language_modeling --sample-break-mode eos --tokens-per-sample 32")
+SMALL = words(
+    "--arch compositional_lm --decoder-embed-dim 16 --decoder-ffn-embed-dim 16 --decoder-layers 2 "
+    "--decoder-attention-heads 2 --attention-retrievals 2 --attention-retrieval-dim 4 "
+    "--decoder-halting stick-breaking --ffn-experts 3 --ffn-top-k 2"
+)
+
+
+@pytest.fixture(scope="module")
+def words_only(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources of the pairs as text, one sentence a line."""
+    out = tmp_path_factory.mktemp("language") / "data"
+    splits = [word for split in SIZES for word in (f"--{split}pref", text / f"{split}.src")]
+    run("fairseq-preprocess", "--only-source", *splits, "--destdir", out)
+    return out
+
+
+def test_train_score_generate(words_only: Path, text: Path, tmp_path: Path) -> None:
+    first = train(words_only, tmp_path, *LM, *SMALL, "--expected-depth-weight", 0.1)
+    (valid,) = first.logged("valid")
+    assert {"valid_ppl", "valid_expected_depth_loss", "valid_decoder_depth"} <= valid.keys()
+    assert "valid_exact_match" not in valid
+    resumed = train(words_only, tmp_path, *LM, *SMALL, "--max-update", 3)
+    assert [line["num_updates"] for line in resumed.logged("train_inner")] == ["3"]
+
+    checkpoint = tmp_path / "checkpoint_last.pt"
+    scored = on_cpu(
+        "fairseq-eval-lm", words_only, "--path", checkpoint, *LM[2:], "--batch-size", 4,
+        "--gen-subset", "test",
+    )  # fmt: skip
+    logged = scored.stderr + scored.stdout
+    read = (text / "test.src").read_text().split()
+    assert f"Evaluated {len(read) + SIZES['test']:,} tokens" in logged and "Perplexity" in logged
+
+    prompt = read[0]
+    generated = run(
+        "fairseq-interactive", words_only, "--user-dir", USER_DIR, "--cpu", "--path", checkpoint,
+        *LM[:2], "--beam", 2, "--max-len-a", 0, "--max-len-b", 6,
+        "--model-overrides", "{'alpha_threshold': 0.5}", stdin=f"{prompt}\n",
+    )  # fmt: skip
+    (hypothesis,) = [line for line in generated.stdout.splitlines() if line.startswith("H-0")]
+    assert hypothesis.split("\t")[2].split()[0] == prompt
+
+    for command, sentence in (
+        ("sut-evaluate", "language models have no sentences to get right: use fairseq-eval-lm."),
+        ("sut-macs", "--data counts sentence pairs: for a language model give --src-len."),
+    ):
+        refused = run(command, "--path", checkpoint, "--data", words_only, ok=False)
+        assert refused.status == 2 and refused.last_line == f"{command}: error: {sentence}"
+    drawn = run("sut-report", "--path", checkpoint, "--out", tmp_path, ok=False)
+    assert "--path is a language model, which answers nothing" in drawn.last_line
+
+
+def test_macs_are_those_of_a_transformer_of_the_same_sizes() -> None:
+    """Beside biases, a shared block costs in each step what a layer of its own does."""
+    macs = {
+        arch: json.loads(run("sut-macs", "--arch", arch, "--vocab-size", 99, "--json").stdout)
+        for arch in ("ut_lm", "transformer_lm")
+    }
+    assert macs["ut_lm"]["macs"] == pytest.approx(macs["transformer_lm"]["macs"], rel=0.002)
+    assert macs["ut_lm"]["target_tokens"] == 0

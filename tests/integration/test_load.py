@@ -1,0 +1,213 @@
+"""`sut_fairseq.load`: what it answers is what the commands answer, in any number of threads."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sut_fairseq
+from sut_fairseq.errors import InputError
+from tests.integration.commands import run
+
+LINES = ["run and jump", "", "look twice and walk", "jump", "run <unk> leap"]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+OPTIONS = {"beam": 2, "max_len_b": 8}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(data: Path, trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small `sut_tiny` whose tokens halt at different steps."""
+    state = torch.load(trained, weights_only=True)
+    generator = torch.Generator().manual_seed(1)
+    for name, tensor in state["model"].items():
+        if name.endswith("halting.output.weight"):
+            tensor.normal_(generator=generator)
+    path = tmp_path_factory.mktemp("load") / "checkpoint_best.pt"
+    torch.save(state, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint: Path) -> sut_fairseq.Model:
+    return sut_fairseq.load(checkpoint.parent, device="cpu")
+
+
+def test_translates_like_the_command(checkpoint: Path, model: sut_fairseq.Model) -> None:
+    translations = model.translate(LINES, alpha_threshold=0.5, **OPTIONS)
+    options = ("--alpha-threshold", 0.5, "--beam", 2, "--max-len-b", 8, "--device", "cpu")
+    text = "".join(f"{line}\n" for line in LINES)
+    printed = run("sut-translate", checkpoint.parent, *options, "--json", stdin=text).stdout
+    for translation, line in zip(translations, printed.splitlines(), strict=True):
+        record = json.loads(line)
+        assert record["source"] == translation.source
+        assert record["translation"] == translation.text == str(translation)
+        assert record["score"] == pytest.approx(translation.score)
+        assert record["macs_teacher_forced"] == translation.macs
+        assert record["alpha_threshold"] == translation.alpha_threshold == 0.5
+        for side in ("encoder", "decoder"):
+            assert record[f"{side}_depth"] == translation.depth.get(side)
+    first, blank = translations[:2]
+    assert first.macs is not None and set(first.depth) == {"encoder", "decoder"}
+    assert (blank.text, blank.score, blank.macs) == ("", None, None)
+    assert translations[-1].unknown_words == ("<unk>", "leap")
+
+
+def test_threads_do_not_see_each_other(model: sut_fairseq.Model) -> None:
+    """Each call has its own threshold, and counts only what it ran itself."""
+    before = model.alpha_threshold
+    weights = {name: one.clone() for name, one in model.model.state_dict().items()}
+    thresholds = [0.2, 0.5, 0.8, None] * 6
+
+    def ask(threshold: float | None) -> list[sut_fairseq.Translation]:
+        return model.translate(LINES, alpha_threshold=threshold, **OPTIONS)
+
+    def look(threshold: float | None) -> dict[str, list[int]]:
+        found = model.trace(LINES[0], alpha_threshold=threshold, beam=1, max_len=8)
+        return {name: depth.tolist() for name, depth in found.depth.items()}
+
+    alone = {threshold: (ask(threshold), look(threshold)) for threshold in thresholds[:4]}
+    assert len({str(depths) for _, depths in alone.values()}) > 1, "thresholds make a difference"
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, thresholds))
+        depths = list(pool.map(look, thresholds))
+    for threshold, answer, depth in zip(thresholds, answers, depths, strict=True):
+        assert (answer, depth) == alone[threshold]
+    assert model.alpha_threshold == before
+    assert not any(module.training for module in model.model.modules())
+    for name, one in model.model.state_dict().items():
+        assert torch.equal(one, weights[name])
+
+
+def test_trace(model: sut_fairseq.Model) -> None:
+    trace = model.trace("run  and jump", alpha_threshold=0.5, max_len=8)
+    assert trace.words["encoder"] == ("run", "and", "jump", "</s>")
+    assert trace.text == model.translate(["run and jump"], alpha_threshold=0.5, max_len_b=8)[0].text
+    for name, words in trace.words.items():
+        halting, computed = trace.halting[name], trace.computed[name]
+        assert halting.shape == computed.shape == (len(halting), len(words))
+        assert 1 <= len(halting) <= trace.num_steps[name]
+        assert (np.diff(halting, axis=0) >= 0).all(), "a probability of having halted only grows"
+        assert (trace.depth[name] == computed.sum(axis=0)).all()
+        weights = trace.attention[f"{name}.self_attention"]
+        assert weights.shape[0::2][:2] == (len(halting), len(words))
+        assert weights[0].sum(axis=-1) == pytest.approx(1, abs=1e-5)
+        experts = trace.experts[f"{name}.feed_forward"]
+        assert ((experts >= 0).all(axis=-1) == computed).all()
+    pictures = trace.plot(head=1)
+    assert {"encoder_halting", "decoder_cross_attention_head_1"} <= pictures.keys()
+    assert pictures._repr_html_().count("<img ") == len(pictures)
+    with pytest.raises(InputError, match="`head` must be between 1 and"):
+        trace.plot(head=99)
+
+
+def test_pictures_are_written(model: sut_fairseq.Model, tmp_path: Path) -> None:
+    paths = model.trace("jump", max_len=4).plot().save(tmp_path / "new", "svg")
+    assert all(path.read_bytes().startswith(b"<?xml") for path in paths)
+
+
+def test_exact_match(model: sut_fairseq.Model) -> None:
+    options = {"beam": 1, "max_len_b": 8}
+    answers = [answer.text for answer in model.translate(LINES[2:4], costs=False, **options)]
+    found = model.exact_match(LINES[2:4], [answers[0], answers[1] + " I_JUMP"], max_len_b=8)
+    assert found == sut_fairseq.ExactMatch(50.0, (True, False), tuple(answers))
+    unknown = model.exact_match(LINES[2:3], ["unheard-of"], max_len_b=8)
+    assert unknown.right == (False,)
+
+
+def test_classes(router: Path, classes: Path) -> None:
+    """The same sources as in the split, asked as text."""
+    model = sut_fairseq.load(router, device="cpu")
+    assert sorted(model.labels) == ["even", "odd"]
+    sources = (classes / "text" / "test.src").read_text().splitlines()
+    references = (classes / "text" / "test.tgt").read_text().splitlines()
+    found = model.classify(sources)
+    for one in found:
+        assert sum(one.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert one.label == max(one.probabilities, key=one.probabilities.__getitem__)
+    answers = [one.label for one in found]
+    assert answers == [one.text for one in model.translate(sources, costs=False)]
+    printed = run("sut-evaluate", "--path", router, "--data", classes, "--json").stdout
+    score = json.loads(printed)["rows"][-1]["percent"]
+    assert model.exact_match(sources, references).percent == pytest.approx(score)
+    trace = model.trace(sources[1])
+    assert trace.text == answers[1]
+    assert trace.words["encoder"][1:-1] == tuple(sources[1].split())
+    assert trace.gates["encoder"].shape[:2] == trace.computed["encoder"].shape
+    with pytest.raises(InputError, match="at least one word"):
+        model.classify([""])
+
+
+def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="a list of sentences"):
+        model.translate("run and jump")
+    with pytest.raises(InputError, match="`alpha_threshold` must be greater than 0, at most 1"):
+        model.translate(LINES, alpha_threshold=1.5)
+    with pytest.raises(InputError, match="ask it with `translate`"):
+        model.classify(LINES)
+    with pytest.raises(InputError, match="as many as sources"):
+        model.exact_match(LINES, LINES[1:])
+    with pytest.raises(InputError, match="has no meaning"):
+        sut_fairseq.load(router, device="cpu").translate(["a"], alpha_threshold=0.5)
+    with pytest.raises(InputError, match="has no checkpoint"):
+        sut_fairseq.load(tmp_path)
+
+
+def test_loading_again_imports_nothing(checkpoint: Path, model: sut_fairseq.Model) -> None:
+    model.translate(LINES[:1], **OPTIONS)
+    before = set(sys.modules)
+    again = sut_fairseq.load(str(checkpoint), device="cpu")
+    assert again.translate(LINES, **OPTIONS) == model.translate(LINES, **OPTIONS)
+    assert set(sys.modules) == before
+
+
+def test_the_import_is_light() -> None:
+    program = (
+        "import sys, sut_fairseq\n"
+        "late = {'sut_fairseq.inference', 'ptflops', 'matplotlib', 'safetensors', 'sacremoses'}\n"
+        "print(sorted(late & sys.modules.keys()))\n"
+        "print(sut_fairseq.load.__module__, 'load' in dir(sut_fairseq))\n"
+        "from sut_fairseq.models import UniversalTransformerModel\n"
+        "print(UniversalTransformerModel.__name__)\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert finished.stdout.splitlines() == [
+        "[]",
+        "sut_fairseq.inference.model True",
+        "UniversalTransformerModel",
+    ]
+
+
+def test_the_notebook_runs(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cell by cell as Jupyter does it, in a folder where the quick start has been run."""
+    folder = tmp_path / "runs" / "quickstart" / "seed-1" / "checkpoints"
+    folder.mkdir(parents=True)
+    (tmp_path / "docs" / "notebooks").mkdir(parents=True)
+    shutil.copy(trained, folder / "checkpoint_last.pt")
+    monkeypatch.chdir(tmp_path / "docs" / "notebooks")
+    notebook = json.loads((DOCS / "notebooks" / "python.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in cells:
+        tree = ast.parse(cell)
+        last = tree.body[-1]
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
+        exec(compile(tree, "cell", "exec"), names)
+        if isinstance(last, ast.Expr):
+            shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    assert isinstance(names["model"], sut_fairseq.Model)
+    assert any("<img " in one._repr_html_() for one in shown if hasattr(one, "_repr_html_"))
+    assert isinstance(shown[-1], sut_fairseq.ExactMatch)

@@ -1,0 +1,243 @@
+"""Files that pretend to be checkpoints, through every command that reads one.
+
+Each is refused in one sentence, and nothing in it runs: the canary is a file that the tricks make.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fairseq
+import pytest
+import torch
+
+from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
+from sut_fairseq.cli import average, benchmark, evaluate, experiment, macs, report, translate
+from sut_fairseq.errors import InputError
+from sut_fairseq.models.universal_transformer import UniversalTransformerModel
+from tests import malice
+from tests.integration.commands import TINY, Finished, generate, on_cpu, train, words
+
+
+@pytest.fixture(scope="module")
+def canary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("canary") / "ran"
+
+
+@pytest.fixture(scope="module")
+def files(trained: Path, canary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The whole collection by name."""
+    folder = tmp_path_factory.mktemp("files")
+    found = [
+        *malice.malicious(trained, folder, canary),
+        *malice.settings_that_run(trained, folder, canary),
+        *malice.broken(trained, folder),
+    ]
+    assert not canary.exists(), "the collection itself runs nothing"
+    return {path.stem: path for path in found}
+
+
+def test_the_tricks_work(trained: Path, canary: Path, tmp_path: Path) -> None:
+    """Where nothing guards against them: otherwise the tests below say nothing."""
+    worked = 0
+    for path in malice.malicious(trained, tmp_path, canary):
+        if path.stem.startswith(("tar", "script", "old-")):
+            continue
+        with contextlib.suppress(Exception):  # what comes after the trick does not matter
+            torch.load(path, weights_only=False)
+        worked += canary.exists()
+        canary.unlink(missing_ok=True)
+    assert worked >= 25
+
+
+Command = Callable[[Path, Path, Path], int]
+
+
+def in_folder(path: Path, out: Path) -> Path:
+    """A folder of checkpoints with one file."""
+    folder = out / "checkpoints"
+    folder.mkdir(exist_ok=True)
+    place = folder / "checkpoint_best.pt"
+    place.unlink(missing_ok=True)
+    place.symlink_to(path)
+    return folder
+
+
+COMMANDS: dict[str, Command] = {
+    "translate": lambda p, data, out: translate.main([str(p), "--data", str(data)]),
+    "export": lambda p, data, out: translate.main(
+        [str(p), "--data", str(data), "--export", str(out / "exported")]
+    ),
+    "evaluate": lambda p, data, out: evaluate.main(["--path", str(p), "--data", str(data)]),
+    "macs": lambda p, data, out: macs.main(["--path", str(p)]),
+    "report": lambda p, data, out: report.main(
+        ["--path", str(p), "--data", str(data), "--out", str(out / "report")]
+    ),
+    "average": lambda p, data, out: average.main([str(p), "--output", str(out / "mean.pt")]),
+    "benchmark": lambda p, data, out: benchmark.main(
+        ["decode", "--path", str(p), "--data", str(data), "--repetitions", "1"]
+    ),
+    "experiment": lambda p, data, out: experiment.main(
+        ["evaluate", "--checkpoints", str(in_folder(p, out)), "--data", str(data), "--cpu"]
+        + ["--out", str(out / "evaluation")]
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_our_commands_refuse_all(
+    command: str,
+    files: dict[str, Path],
+    canary: Path,
+    data_with_text: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, path in files.items():
+        status = COMMANDS[command](path, data_with_text, tmp_path)
+        shown = capfd.readouterr()
+        assert not canary.exists(), name
+        assert status == 2, (name, shown)
+        *_, last = shown.err.splitlines()
+        assert last.startswith(f"sut-{command.replace('export', 'translate')}: error: "), name
+        assert len(last) > 50 and "Traceback" not in shown.err, (name, last)
+        assert shown.err.count("\n") == 1 or "--data is not needed.\n" in shown.err, (
+            name,
+            shown.err,
+        )
+    left = {path.name for path in tmp_path.rglob("*")}
+    assert left <= {"checkpoints", "checkpoint_best.pt", "evaluation"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_our_commands_make_no_model_of_nonsense(
+    command: str,
+    trained: Path,
+    canary: Path,
+    data_with_text: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Files that are whole: what builds no model, like averaging, may find nothing wrong."""
+    for path in malice.nonsense(trained, tmp_path):
+        out = tmp_path / f"out-{path.stem}"
+        out.mkdir()
+        status = COMMANDS[command](path, data_with_text, out)
+        said = capfd.readouterr().err.splitlines()
+        if command in ("average", "export") and status == 0:
+            continue
+        assert status == 2 and len(said) == 1 and "error: " in said[0], (path.name, said)
+
+
+@pytest.fixture
+def data_with_text(data: Path, text: Path) -> Iterator[Path]:
+    """A prepared folder as `sut-experiment evaluate` wants it, for as long as a test."""
+    link = data / "text"
+    link.symlink_to(text)
+    yield data
+    link.unlink()
+
+
+def test_from_pretrained_refuses_all(files: dict[str, Path], data: Path, canary: Path) -> None:
+    for name, path in files.items():
+        with pytest.raises(InputError) as error:
+            UniversalTransformerModel.from_pretrained(path.parent, path.name, str(data))
+        assert str(path.name) in str(error.value) and not canary.exists(), name
+    with pytest.raises(InputError, match="must be the folder of the checkpoint, but is"):
+        UniversalTransformerModel.from_pretrained(files["tar"])
+
+
+# Of these fairseq says itself "OSError: Model file not found"; and what it takes for a missing
+# checkpoint, so that it begins a new training.
+NOT_FOUND = ("loop", "dangling")
+NO_FILE = (*NOT_FOUND, "folder", "endless", "pipe")
+# One of each kind for every command of fairseq in the default tests; all of them in the slow ones.
+SOME = (
+    *("0-os.system-in-extra_state", "22-os.system-in-all", "old", "setting-0", "flipped-weights"),
+    *("empty", "first-100", "text", "bomb", "folder", "endless"),
+)
+
+
+def through_fairseq(
+    path: Path, data: Path, out: Path
+) -> Iterator[tuple[str, Callable[[], Finished]]]:
+    validation = ("--task", "translation", "--path", path, *words("--batch-size 8"))
+    training = (*TINY, "--max-update", 1)
+    yield "generate", lambda: generate(data, path, ok=False)
+    yield (
+        "interactive",
+        lambda: on_cpu("fairseq-interactive", data, "--path", path, stdin="run\n", ok=False),
+    )
+    yield "validate", lambda: on_cpu("fairseq-validate", data, *validation, ok=False)
+    for option in ("--restore-file", "--finetune-from-model") if path.stem not in NO_FILE else ():
+        yield option, lambda option=option: train(data, out, *training, option, path, ok=False)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_commands_of_fairseq_refuse(
+    name: str, files: dict[str, Path], data: Path, canary: Path, tmp_path: Path
+) -> None:
+    """With our plugin; one command for each file, in turn."""
+    commands = list(through_fairseq(files[name], data, tmp_path))
+    command, call = commands[SOME.index(name) % len(commands)]
+    check_refused(command, call, canary)
+
+
+@pytest.mark.slow
+def test_commands_of_fairseq_refuse_all(
+    files: dict[str, Path], data: Path, canary: Path, tmp_path: Path
+) -> None:
+    for name, path in files.items():
+        for command, call in through_fairseq(path, data, tmp_path):
+            if name not in NOT_FOUND:
+                check_refused(f"{command} {name}", call, canary)
+
+
+def check_refused(what: str, call: Callable[[], Finished], canary: Path) -> None:
+    finished = call()
+    assert finished.status == 1 and not canary.exists(), what
+    assert "Traceback" not in finished.stderr, (what, finished.stderr[-2000:])
+    assert finished.last_line.startswith("error: ") and len(finished.last_line) > 50, what
+
+
+def test_settings_that_are_plain_values_pass() -> None:
+    for value in (
+        "[(512, 3, 2)] * 4 + [(512, 1, 1)]",
+        " 10000,20000",
+        "True",
+        "{'a': -1.5}",
+        "None",
+    ):
+        refuse_code("x.pt", {"cfg": {"model": {"adaptive_softmax_cutoff": value}}})
+    refuse_code("x.pt", {"args": None, "cfg": {"task": {"data": "print('any folder (1)')"}}})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["f()", "[x for x in y]", "a.b", "lambda: 0", "f'{f()}'", "9**9**9", "1 if f else 2", ")"],
+)
+def test_settings_that_could_do_anything_do_not(value: str) -> None:
+    nested: dict[str, Any] = {"cfg": {"model": {"decoder": [{"character_filters": value}]}}}
+    with pytest.raises(InputError, match="would run its setting `character_filters` as Python"):
+        refuse_code("x.pt", nested)
+
+
+def test_all_settings_that_fairseq_evaluates_are_known() -> None:
+    """Those that its source hands to `eval` by the name of a setting."""
+    pattern = r"\beval(?:_str_list|_str_dict|_bool)?\(\s*(?:self\.)?(?:args|cfg)\.(\w+)"
+    found: set[str] = set()
+    for source in Path(fairseq.__file__).parent.rglob("*.py"):
+        if "examples" not in source.parts:
+            found.update(re.findall(pattern, source.read_text(encoding="utf-8")))
+    assert len(found) > 20
+    assert found <= EVALUATED
+
+
+def test_a_whole_one_is_read(trained: Path) -> None:
+    for lazy in (True, False):
+        assert load_checkpoint(trained, lazy=lazy)["model"]

@@ -1,0 +1,238 @@
+"""A training that ends before its time goes on as if it had not."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.damage import flip, largest_record
+from tests.integration.commands import TINY, Finished, run, start, train, training
+
+UPDATES = 12  # five make an epoch: they end in the third one
+LENGTH = ("--max-update", UPDATES, "--no-epoch-checkpoints")
+EACH = (*LENGTH, "--save-interval-updates", 1)
+ENDLESS = ("--max-update", 10000, "--no-epoch-checkpoints", "--save-interval-updates", 1)
+UNFINISHED = 75
+
+
+def load(checkpoint: Path) -> dict[str, Any]:
+    return torch.load(checkpoint, weights_only=True)
+
+
+def curve(finished: Finished, name: str = "train_inner") -> list[dict[str, Any]]:
+    """What was logged, but for what the clock says."""
+    clock = {"wps", "ups", "wall"}
+    return [
+        {key: value for key, value in line.items() if not clock & set(key.split("_"))}
+        for line in finished.logged(name)
+    ]
+
+
+def assert_same_end(first: Path, second: Path) -> None:
+    """Parameters and state of the optimizer are equal bit for bit."""
+    ends = [load(folder / "checkpoint_last.pt") for folder in (first, second)]
+    for part in ("model", "last_optimizer_state"):
+        torch.testing.assert_close(ends[0][part], ends[1][part], rtol=0, atol=0)
+
+
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
+    """A training without a break, saved only at its end, and its folder."""
+    folder = tmp_path_factory.mktemp("whole")
+    return train(data, folder, *TINY, *LENGTH), folder
+
+
+@pytest.fixture(scope="module")
+def each(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
+    """The same, saved at each update."""
+    folder = tmp_path_factory.mktemp("each")
+    return train(data, folder, *TINY, *EACH), folder
+
+
+@pytest.mark.parametrize("survivor", ["checkpoint_1_3.pt", "checkpoint_2_8.pt"])
+def test_a_kill_changes_nothing(
+    survivor: str, data: Path, each: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """In the middle of the first epoch and of a later one."""
+    uninterrupted, folder = each
+    with start("fairseq-train", *training(data, tmp_path, *TINY, *ENDLESS)) as running:
+        assert running.wait_for((tmp_path / survivor).exists)
+        running.kill()
+        assert running.finished(ok=False).status == -signal.SIGKILL
+    resumed = train(data, tmp_path, *TINY, *EACH, "--restore-file", tmp_path / survivor)
+    done = int(survivor.rpartition("_")[2][:-3])
+    assert len(curve(uninterrupted)) == UPDATES
+    assert curve(resumed) == curve(uninterrupted)[done:]
+    assert curve(resumed, "valid") == curve(uninterrupted, "valid")[done:]
+    assert_same_end(tmp_path, folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_a_signal_ends_it_after_an_update(
+    number: signal.Signals, data: Path, whole: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """It is saved without validating, so that even the best score is what it would have been."""
+    uninterrupted, folder = whole
+    with start("fairseq-train", *training(data, tmp_path, *TINY, *LENGTH)) as running:
+        assert running.wait_for(lambda: '"num_updates": "2"' in running.stdout)
+        os.kill(running.pid, number)
+        interrupted = running.finished(ok=False)
+    assert interrupted.status == UNFINISHED
+    assert f"{number.name}: when the update is finished and saved" in interrupted.stderr
+    assert "Traceback" not in interrupted.stderr
+    done = len(curve(interrupted))
+    assert 2 <= done < UPDATES
+    assert f"interrupted after update {done}: it is saved in {tmp_path}" in interrupted.stdout
+    resumed = train(data, tmp_path, *TINY, *LENGTH)
+    assert curve(interrupted) + curve(resumed) == curve(uninterrupted)
+    assert curve(resumed, "valid")[-1] == curve(uninterrupted, "valid")[-1]
+    assert_same_end(tmp_path, folder)
+
+
+@pytest.mark.slow  # each process that reads data takes seconds to start
+def test_a_signal_to_all_processes(
+    data: Path, whole: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """As Slurm sends it: it kills the processes that read the data, in the middle of validating."""
+    uninterrupted, folder = whole
+    options = (*LENGTH, "--num-workers", 2, "--validate-interval-updates", 1)
+    with start("fairseq-train", *training(data, tmp_path, *TINY, *options)) as running:
+        assert running.wait_for(lambda: running.stdout.count("begin validation") >= 2)
+        for process in (running.pid, *children(running.pid)):
+            os.kill(process, signal.SIGTERM)
+        interrupted = running.finished(ok=False)
+    assert interrupted.status == UNFINISHED, interrupted.stderr[-2000:]
+    resumed = train(data, tmp_path, *TINY, *LENGTH)
+    assert curve(interrupted) + curve(resumed) == curve(uninterrupted)
+    assert_same_end(tmp_path, folder)
+
+
+def children(process: int) -> list[int]:
+    """The processes that were started by the threads of this one."""
+    threads = Path(f"/proc/{process}/task").iterdir()
+    return [int(child) for one in threads for child in (one / "children").read_text().split()]
+
+
+def test_a_finished_training_stays_as_it_is(
+    data: Path, whole: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(whole[1], tmp_path, dirs_exist_ok=True)
+    before = (tmp_path / "checkpoint_last.pt").read_bytes()
+    again = train(data, tmp_path, *TINY, *LENGTH)
+    assert "this training is finished: it has had 12 updates of --max-update 12" in again.stdout
+    assert curve(again) == []
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
+    longer = train(data, tmp_path, *TINY, "--max-update", 13)
+    assert [line["num_updates"] for line in curve(longer)] == ["13"]
+
+
+DAMAGES = ["missing", "empty", "cut off", "bytes flipped"]
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "missing":
+        path.unlink()
+    elif how == "bytes flipped":
+        flip(path, largest_record(path)[:2000])
+    else:
+        path.write_bytes(path.read_bytes()[: 0 if how == "empty" else -5000])
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_last_checkpoint(
+    how: str, data: Path, each: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    uninterrupted, folder = each
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    for update in (10, 11, 12):
+        (tmp_path / f"checkpoint_3_{update}.pt").unlink(missing_ok=True)
+    (tmp_path / "checkpoint_2_10.pt").unlink(missing_ok=True)
+    (tmp_path / "checkpoint_best.pt").unlink()
+    last = tmp_path / "checkpoint_last.pt"
+    damage(last, how)
+    damage(tmp_path / "checkpoint_2_9.pt", "bytes flipped")
+    (tmp_path / ".123456789-checkpoint_last.pt.tmp").write_text("half")
+    (tmp_path / "checkpoint_3_13.pt.tmp").write_text("half")
+    resumed = train(data, tmp_path, *TINY, *EACH)
+    lost = "4 updates are lost" if how in ("cut off", "bytes flipped") else "at least 1 updates"
+    state = "missing" if how == "missing" else "damaged"
+    start = tmp_path / "checkpoint_2_8.pt"
+    assert (
+        f"{last.name} is {state}: going on from {start}, the newest whole checkpoint, at update 8; "
+        f"{lost}" in resumed.stdout
+    )
+    kept = {path.name for path in tmp_path.glob("*.damaged*")}
+    assert kept == {"checkpoint_2_9.pt.damaged"} | (
+        set() if how == "missing" else {"checkpoint_last.pt.damaged"}
+    )
+    assert not [*tmp_path.glob(".*"), *tmp_path.glob("*.tmp")]
+    assert curve(resumed) == curve(uninterrupted)[8:]
+    assert_same_end(tmp_path, folder)
+    assert load(last)["cfg"]["checkpoint"]["restore_file"] == "checkpoint_last.pt"
+
+
+def test_a_checkpoint_given_by_hand_is_not_replaced(
+    data: Path, each: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(each[1], tmp_path, dirs_exist_ok=True)
+    given = tmp_path / "checkpoint_2_7.pt"
+    damage(given, "bytes flipped")
+    for option in ("--restore-file", "--finetune-from-model"):
+        folder = tmp_path if option == "--restore-file" else tmp_path / "new"
+        refused = train(data, folder, *TINY, *EACH, option, given, ok=False)
+        assert refused.status == 1
+        assert refused.last_line.startswith(f"error: The checkpoint `{given}` is damaged: ")
+        assert "Traceback" not in refused.stderr
+        assert given.exists()
+
+
+def test_nothing_whole_is_left(data: Path, whole: tuple[Finished, Path], tmp_path: Path) -> None:
+    last = tmp_path / "checkpoint_last.pt"
+    last.write_bytes((whole[1] / last.name).read_bytes()[:-5000])
+    damaged = last.read_bytes()
+    anew = train(data, tmp_path, *TINY)
+    assert (
+        f"no checkpoint in {tmp_path} is whole: the training begins anew; 12 updates are lost"
+        in (anew.stdout)
+    )
+    assert [line["num_updates"] for line in curve(anew)] == ["1", "2"]
+    assert (tmp_path / "checkpoint_last.pt.damaged").read_bytes() == damaged
+
+
+DISK_FULL = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+sys.argv = ["fairseq-train", *{arguments!r}]
+from fairseq_cli.train import cli_main
+cli_main()
+"""
+
+
+def test_a_full_disk_leaves_the_old_checkpoints(
+    data: Path, each: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """A file must not become as large as a checkpoint, which fails as a full disk does."""
+    uninterrupted, folder = each
+    train(data, tmp_path, *TINY, "--max-update", 3, "--no-epoch-checkpoints")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    limit = len(before["checkpoint_last.pt"]) - 100
+    arguments = [str(one) for one in training(data, tmp_path, *TINY, *EACH)]
+    program = DISK_FULL.format(limit=limit, arguments=arguments)
+    full = run("python", "-c", program, ok=False)
+    assert full.status == 1
+    place = tmp_path / "checkpoint_1_4.pt"
+    assert full.last_line == (
+        f"error: `{place}` could not be written (File too large): what was there before is as it "
+        "was; make room and give the same command again."
+    )
+    assert "Traceback" not in full.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    resumed = train(data, tmp_path, *TINY, *EACH)
+    assert curve(resumed) == curve(uninterrupted)[3:]
+    assert_same_end(tmp_path, folder)

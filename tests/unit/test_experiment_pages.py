@@ -1,0 +1,107 @@
+"""The pages of results: verdicts on claims, the first table, pictures of curves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sut_fairseq.cli._experiment_figures import draw_curves
+from sut_fairseq.experiments import pages, reading, records, results
+from sut_fairseq.experiments.claims import Found, Verdict, check_claims
+from sut_fairseq.experiments.schema import Claim
+from tests.unit.test_experiment_tables import FORWARD, LOG, run
+
+CLAIM = Claim(shows="forward, data router", model="ndr", split="forward", paper=100, bar=98)
+
+
+def verdict(runs: list[Path], **changes: Any) -> Found:
+    """What becomes of a claim beside these runs."""
+    experiment = replace(reading.read("ctl"), claims=[replace(CLAIM, **changes)])
+    return check_claims([experiment], results.collect(runs))[0]
+
+
+def as_size(path: Path, size: str, updates: int | None = 5) -> Path:
+    """The same run in another size."""
+    records.write_record(path, replace(records.read_record(path), size=size, updates=updates))
+    return path
+
+
+@pytest.mark.parametrize(("mean", "met"), [(98.0, True), (97.9, False)])
+def test_the_mean_over_seeds_counts(mean: float, met: bool, tmp_path: Path) -> None:
+    found = verdict([run(tmp_path, "ndr", seed, {"all": mean + seed - 2}) for seed in (1, 2, 3)])
+    assert found.row is not None and found.row.mean == pytest.approx(mean)
+    assert found.verdict is (Verdict.REDUCED if met else Verdict.NOT_MET)
+
+
+def test_the_papers_size(tmp_path: Path) -> None:
+    """A training that was cut short is no longer of the paper's size."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    assert verdict([as_size(path, "paper", updates=5)]).verdict is Verdict.REDUCED
+    assert verdict([as_size(path, "paper", updates=None)]).verdict is Verdict.AT_SIZE
+
+
+def test_runs_that_do_not_count(tmp_path: Path) -> None:
+    """Those of other models, data, or parts of data say nothing."""
+    backward = replace(FORWARD, split="backward", digest="d2")
+    part = replace(FORWARD, limited=True, digest="d3")
+    others = [
+        run(tmp_path, "lstm", 1, {"all": 99.0}),
+        run(tmp_path, "ndr", 1, {"all": 99.0}, updates=1, data=backward),
+        run(tmp_path, "ndr", 1, {"all": 99.0}, updates=2, data=part),
+        run(tmp_path, "ndr", 1, {"all": 99.0}, updates=3, subset="valid"),
+    ]
+    assert verdict(others).verdict is Verdict.NOT_RUN
+    assert verdict(others, group="9").verdict is Verdict.NOT_RUN
+    assert verdict(others, model="lstm").verdict is Verdict.REDUCED
+
+
+def test_the_best_runs_speak(tmp_path: Path) -> None:
+    """More than one seed before one, then the better result."""
+    one = run(tmp_path, "ndr", 1, {"all": 99.9}, updates=1)
+    two = [run(tmp_path, "ndr", seed, {"all": 98.5}, updates=2) for seed in (1, 2)]
+    assert verdict([one, *two]).row.mean == 98.5  # type: ignore[union-attr]
+
+
+def test_pages(tmp_path: Path) -> None:
+    """Text of notes is taken in, every claim has a row, and curves are drawn."""
+    path = run(tmp_path, "ndr", 1, {"9": 97.0, "all": 98.5})
+    (path / "train.log").write_text(LOG)
+    folder = tmp_path / "results"
+    (folder / "notes").mkdir(parents=True)
+    (folder / "notes" / "ctl.md").write_text("A longer training did not help.\n")
+    (folder / "notes" / "index.md").write_text("# Our results\n")
+    drawn = []
+
+    def draw_curves(groups: Any, picture: Path) -> bool:
+        drawn.append(picture.name)
+        return True
+
+    written = pages.write(results.collect([path]), folder, draw_curves, lambda table, picture: None)
+    assert [one.name for one in written] == ["index.md", "ctl.md"]
+    index = (folder / "index.md").read_text()
+    assert index.startswith("# Our results\n\n| experiment | result | paper | ours |")
+    row = next(line for line in index.splitlines() if "forward, data router" in line)
+    assert "| [ctl](ctl.md) |" in row and "98.5 (bar ≥ 98) | 🟡 met at a reduced size" in row
+    assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
+    claims = [claim for name in reading.known() for claim in reading.read(name).claims]
+    assert index.count("\n| ") == 2 + len(claims)
+    assert (
+        "wmt14 | compound-split BLEU, SUT base | 29.2 | (bar ≥ 28.7) | ⚪ no run on record" in index
+    )
+    page = (folder / "ctl.md").read_text()
+    assert drawn == ["ctl-curves.png"] and "(pictures/ctl-curves.png)" in page
+    assert "A longer training did not help." in page and "| 9 | 10 | 97.00 |" in page
+
+
+def test_curves_are_drawn(tmp_path: Path) -> None:
+    path, without = (run(tmp_path, "ndr", seed, {"all": 98.5}) for seed in (1, 2))
+    (path / "train.log").write_text(LOG)
+    picture = tmp_path / "curves.png"
+    assert draw_curves(results.collect([path, without]), picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    picture.unlink()
+    assert not draw_curves(results.collect([without]), picture)
+    assert not picture.exists()

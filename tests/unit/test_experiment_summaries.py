@@ -1,0 +1,108 @@
+"""Summaries: tables and figures that put models or data side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sut_fairseq.cli import experiment
+from sut_fairseq.experiments import records, report, results, summaries
+from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
+from sut_fairseq.experiments.provenance import Code, Data
+from sut_fairseq.experiments.records import Record
+
+CODE = Code(version="0.1.0")
+SETS = ("interpolation", "long_1")
+
+
+def looked_up(folder: Path, model: str, split: str, seed: int, loss: float, **more: Any) -> Path:
+    """The folder of a run on long lookup tables, with the measures of gold attention."""
+    data = Data(folder=split, dataset="long_lookup_tables", split=split, digest=split)
+    record = Record(
+        experiment="long_lookup_tables",
+        model=model,
+        size="paper",
+        seed=seed,
+        data=data,
+        trainings={"": {"max-epoch": 50, "seed": seed, **more}},
+        options=more,
+    )
+    path = folder / f"{split}-{model}-{seed}{'-more' if more else ''}"
+    path.mkdir()
+    records.write_record(path, record)
+    rows = [
+        {
+            "group": name,
+            "sentences": "10",
+            "percent": f"{90 - number}",
+            "before_eos": f"{95 - number}",
+            "attention_loss": f"{loss + number}",
+        }
+        for number, name in enumerate((*SETS, "all"))
+    ]
+    asked = Asked(by="set")
+    evaluated = Evaluated(
+        asked=asked, data=data, measure="exact match", rows=rows, code=CODE, when="2026-11-22"
+    )
+    write(path, asked.name(), evaluated)
+    return path
+
+
+def test_measures_have_rows_and_tables_of_their_own(tmp_path: Path) -> None:
+    groups = results.collect([looked_up(tmp_path, "mix", "long", 1, 2.0)])
+    rows = results.table(groups, [], by_group=False)
+    assert [(row["measure"], row["mean"]) for row in rows] == [
+        ("percent", "88.00"),
+        ("before_eos", "93.00"),
+        ("attention_loss", "4.00"),
+    ]
+    page = report.markdown(groups)
+    assert "Set `test`, right before `<eos>`, in per cent:\n\n| set | sentences | seed 1 |" in page
+    assert "Set `test`, attention loss, in squared source words:" in page
+
+
+def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
+    """A mean over data needs all of them, and uses the seeds that all of them have."""
+    runs = [
+        looked_up(tmp_path, "mix", split, seed, loss + seed)
+        for split, loss in (("long", 1.0), ("reverse", 2.0), ("noisy", 6.0))
+        for seed in (1, 2)
+    ]
+    runs.append(looked_up(tmp_path, "mix", "long", 3, 0.0))
+    runs.append(looked_up(tmp_path, "additive", "noisy", 1, 0.0))
+    # Of other settings: not what the paper's numbers are for.
+    runs.append(looked_up(tmp_path, "transformer", "long", 1, 0.0, lr=1))
+    found = {table.summary.title: table for table in summaries.tables(results.collect(runs))}
+    assert [*found] == ["Table 3", "Figure 8", "Stop gate"]
+    (line,) = found["Table 3"].lines
+    assert (line.model, line.split) == ("mix", "")
+    assert [row.results for row in line.rows] == [{1: 4.0, 2: 5.0}, {1: 5.0, 2: 6.0}]
+    assert [row.paper for row in line.rows] == [2.1, 2.2]
+    assert found["Table 3"].cells()[1] == {
+        "model": "mix",
+        "split": "",
+        "group": "long_1",
+        "seeds": "1 2",
+        "each": "5.0000 6.0000",
+        "mean": "5.5000",
+        "deviation": "0.7071",
+        "paper": "2.2",
+    }
+    shown = [(one.model, one.split, one.rows[0].mean) for one in found["Figure 8"].lines]
+    assert shown == [("mix", "reverse", 95.0), ("mix", "noisy", 95.0), ("additive", "noisy", 95.0)]
+    page = report.markdown(results.collect(runs))
+    assert page.startswith(
+        "## long_lookup_tables, Table 3\n\n"
+        "Attention loss, in squared source words; mean over `long`, `reverse`, `noisy` (mean and "
+        "deviation of all seeds, in brackets the paper's):\n\n"
+        "| model | seeds | interpolation | long_1 |\n"
+        "| --- | --- | --- | --- |\n"
+        "| mix | 2 | 4.50 ± 0.71 (2.1) | 5.50 ± 0.71 (2.2) |\n"
+    )
+    assert "| additive | noisy | 1 | 95.00 | 94.00 |" in page
+    figures = tmp_path / "figures"
+    assert experiment.main(["report", *map(str, runs), "--figures", str(figures)]) == 0
+    for name in ("table-3", "figure-8", "stop-gate"):
+        base = figures / f"long_lookup_tables-{name}"
+        assert base.with_suffix(".png").stat().st_size > 1000
+        assert base.with_suffix(".csv").read_text().startswith("model,split,group,seeds,each,mean")

@@ -1,0 +1,136 @@
+"""Signals to a process that trains, and to one that only waits for those that do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from sut_fairseq.checkpoints import interruption
+from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption
+
+# A process that trains, and looks now and then whether it was told to stop. It imports the module
+# alone: the package would take seconds.
+TRAINS = """
+import multiprocessing, os, sys, time
+sys.path.insert(0, sys.argv[2])
+from interruption import Interruption, pass_on_signals
+
+def train():
+    interruption = Interruption()
+    interruption.listen()
+    os.write(1, b"ready\\n")
+    while interruption.asked is None:
+        time.sleep(0.01)
+    os.write(1, f"{interruption.asked.name}\\n".encode())
+    time.sleep(float(sys.argv[1]))
+    sys.exit(75)
+"""
+# One that starts two of them and waits, as fairseq does on a machine with two GPUs.
+WAITS = (
+    TRAINS
+    + """
+pass_on_signals()
+children = [multiprocessing.get_context("fork").Process(target=train) for _ in range(2)]
+for child in children:
+    child.start()
+os.write(1, b"ready\\n")  # only now does it know both of them
+for child in children:
+    child.join()
+os.write(1, f"{[child.exitcode for child in children]}\\n".encode())
+"""
+)
+
+
+@contextmanager
+def process(program: str, seconds: int) -> Iterator[subprocess.Popen[str]]:
+    """Start a program in which a training takes so many seconds for the rest of an update."""
+    folder = Path(interruption.__file__).parent
+    command = [sys.executable, "-c", program, str(seconds), str(folder)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        yield running
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+
+def lines(running: subprocess.Popen[str], number: int) -> list[str]:
+    assert running.stdout is not None
+    return [running.stdout.readline().rstrip() for _ in range(number)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_it_is_noted(number: signal.Signals) -> None:
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGUSR1, number)}
+    try:
+        signal.signal(number, signal.default_int_handler)
+        heard = Interruption()
+        heard.listen()
+        os.kill(os.getpid(), number)
+        assert heard.asked == number
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+
+
+def test_ctrl_c_twice_ends_at_once() -> None:
+    with process(f"{TRAINS}\ntrain()", seconds=60) as running:
+        for word in ("ready", "SIGINT"):
+            assert lines(running, 1) == [word]
+            running.send_signal(signal.SIGINT)
+        assert running.wait(30) == -signal.SIGINT
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+def test_whoever_waits_passes_it_on(number: signal.Signals) -> None:
+    with process(WAITS, seconds=0) as running:
+        assert lines(running, 3) == ["ready"] * 3
+        running.send_signal(number)
+        told = "SIGTERM" if number == signal.SIGINT else number.name
+        assert lines(running, 3) == [told, told, f"[{UNFINISHED}, {UNFINISHED}]"]
+        assert running.wait(30) == 0
+
+
+def test_ctrl_c_in_a_terminal_comes_once() -> None:
+    """To all processes at the same time."""
+    with process(WAITS, seconds=0) as running:
+        assert lines(running, 3) == ["ready"] * 3
+        os.killpg(running.pid, signal.SIGINT)
+        assert lines(running, 3)[2] == f"[{UNFINISHED}, {UNFINISHED}]"
+
+
+def test_without_anybody_to_tell_it_ends() -> None:
+    program = f"{TRAINS}\npass_on_signals()\nos.write(1, b'ready\\n')\ntime.sleep(60)"
+    with process(program, seconds=0) as running:
+        assert lines(running, 1) == ["ready"]
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == -signal.SIGTERM
+
+
+def test_somebody_elses_handlers_stay() -> None:
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        others = {one: signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)}
+        Interruption().listen()
+        assert signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        for one, handler in others.items():
+            signal.signal(one, handler)
+
+
+def test_another_thread_changes_nothing() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=Interruption().listen)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) is before

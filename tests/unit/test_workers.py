@@ -1,0 +1,131 @@
+"""What a command line becomes in a process that a launcher has started."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import pytest
+import torch
+
+from sut_fairseq import _workers
+from sut_fairseq._workers import join_workers, prepare_workers
+from sut_fairseq.errors import InputError
+from sut_fairseq.models.architectures import _settle_precision
+
+LAUNCHED = dict(WORLD_SIZE="4", RANK="3", MASTER_ADDR="here", MASTER_PORT="29500")
+
+
+def typed(**options: Any) -> Namespace:
+    """fairseq's defaults, on a machine without a GPU."""
+    defaults = dict(
+        cpu=False,
+        distributed_world_size=1,
+        distributed_rank=0,
+        distributed_backend="nccl",
+        distributed_init_method=None,
+        distributed_no_spawn=False,
+        device_id=0,
+        ddp_backend="pytorch_ddp",
+        load_checkpoint_on_all_dp_ranks=False,
+    )
+    return Namespace(**{**defaults, **options})
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Without a launcher."""
+    for name in LAUNCHED:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def have_gpus(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: number > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: number)
+
+
+def joined(arguments: Namespace) -> dict[str, Any]:
+    """What changed."""
+    before = dict(vars(arguments))
+    join_workers(arguments)
+    return {name: value for name, value in vars(arguments).items() if value != before[name]}
+
+
+@pytest.mark.parametrize("cpu, gpus", [(True, 2), (False, 0)])
+def test_on_a_cpu(environment: pytest.MonkeyPatch, cpu: bool, gpus: int) -> None:
+    have_gpus(environment, gpus)
+    for name, value in LAUNCHED.items():
+        environment.setenv(name, value)
+    assert joined(typed(cpu=cpu)) == dict(
+        distributed_world_size=4,
+        distributed_rank=3,
+        distributed_backend="gloo",
+        distributed_init_method="env://",
+        distributed_no_spawn=True,
+        load_checkpoint_on_all_dp_ranks=True,
+    )
+
+
+def test_machines_with_a_gpu_each_join_too(environment: pytest.MonkeyPatch) -> None:
+    """fairseq reads the environment itself, but only where it expects several processes."""
+    have_gpus(environment, 1)
+    for name, value in LAUNCHED.items():
+        environment.setenv(name, value)
+    changed = dict(distributed_world_size=4, load_checkpoint_on_all_dp_ranks=True)
+    assert joined(typed()) == changed
+
+
+def test_without_a_launcher_nothing_changes(environment: pytest.MonkeyPatch) -> None:
+    for number in (0, 1):
+        have_gpus(environment, number)
+        assert joined(typed()) == {}
+    environment.setenv("WORLD_SIZE", "1")
+    assert joined(typed()) == {}
+    assert joined_options() == {}
+
+
+def joined_options() -> dict[str, Any]:
+    """The options of a model alone, with which fairseq calls the same function."""
+    options = Namespace(encoder_layers=3)
+    join_workers(options)
+    return {name: value for name, value in vars(options).items() if name != "encoder_layers"}
+
+
+def test_fairseqs_own_processes_for_several_gpus(environment: pytest.MonkeyPatch) -> None:
+    have_gpus(environment, 8)
+    assert joined(typed(distributed_world_size=8)) == {"load_checkpoint_on_all_dp_ranks": True}
+    # On the CPU of that machine there is one process, whatever fairseq's default is.
+    assert joined(typed(distributed_world_size=8, cpu=True)) == {"distributed_world_size": 1}
+
+
+@pytest.mark.parametrize("backend", ["fully_sharded", "slowmo"])
+def test_other_kinds_of_data_parallelism(environment: pytest.MonkeyPatch, backend: str) -> None:
+    with pytest.raises(InputError, match=f"pytorch_ddp or legacy_ddp, but is {backend} instead"):
+        join_workers(typed(ddp_backend=backend))
+
+
+def test_only_training_commands_are_refused(environment: pytest.MonkeyPatch) -> None:
+    """Somebody's own program may build a model before it joins its processes."""
+    for name, value in LAUNCHED.items():
+        environment.setenv(name, value)
+    for program, refused in (
+        ("/bin/fairseq-train", True),
+        ("fairseq_cli/train.py", True),
+        ("fairseq-hydra-train", True),
+        ("fairseq-generate", False),
+        ("train.py", False),
+    ):
+        environment.setattr(_workers.sys, "argv", [program])
+        if refused:
+            with pytest.raises(InputError, match="a launcher started 4 processes"):
+                prepare_workers()
+        else:
+            prepare_workers()
+
+
+def test_bf16_needs_no_tpu(environment: pytest.MonkeyPatch) -> None:
+    """fairseq's parser has set `tpu` by then."""
+    arguments = Namespace(bf16=True, tpu=True, cpu=True)
+    _settle_precision(arguments)
+    assert (arguments.bf16, arguments.tpu) == (True, False)
