@@ -39,6 +39,27 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C and a polite kill wait for the end of the block.
+
+    Python drops an exception that a handler raises while it runs what must run after a fork.
+    """
+    came: list[tuple[int, FrameType | None]] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(signal.getsignal(number)):
+                before[number] = signal.signal(number, lambda *signal: came.append(signal))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number, frame in came:
+        before[number](number, frame)
+
+
 def _raises_now() -> bool:
     """Whether Ctrl-C raises `KeyboardInterrupt`; in the background of a shell it does nothing."""
     in_main = threading.current_thread() is threading.main_thread()

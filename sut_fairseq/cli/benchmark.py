@@ -110,6 +110,10 @@ def make_parser() -> Parser:
         description=f"Compute {text}.",
         epilog="Every flag of the architecture is understood too, for example --ffn-experts 96 or "
         "--checkpoint-activations. docs/scale.md says what is measured and what is assumed.",
+        examples=[
+            "sut-benchmark plan --tokens 4.5e9 --gpus 8",
+            "sut-benchmark plan --tokens 4.5e9 --gpus 64 --arch sut_big --dtype bfloat16 --json",
+        ],
     )
     _plan.add_arguments(planned)
     return parser

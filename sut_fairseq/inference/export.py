@@ -80,6 +80,11 @@ def _to_copy(files: ModelFiles) -> list[Path]:
 
 def _set_languages(state: Mapping[str, Any], files: ModelFiles) -> None:
     """Record the languages, which fairseq otherwise reads off the files of the data folder."""
-    settings = state.get("args") or state["cfg"]["task"]
+    settings = state.get("args") or (state.get("cfg") or {}).get("task")
+    if settings is None:
+        raise InputError(
+            f"{files.checkpoint} has no settings (`args` or `cfg`) to build its model from: give a "
+            "checkpoint that fairseq-train or `sut-average` wrote."
+        )
     settings = vars(settings) if isinstance(settings, Namespace) else settings
     settings.update(source_lang=files.source_lang, target_lang=files.target_lang)

@@ -23,6 +23,7 @@ from sut_fairseq.models._embedding import Embedding, check_precision, token_embe
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
 from sut_fairseq.modules.observer import Observer
+from sut_fairseq.modules.trained_words import keep_words
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -104,7 +105,9 @@ class UniversalTransformerLanguageModel(FairseqLanguageModel):
             cfg.halting_epsilon,
             cfg.alpha_threshold,
         )
-        return cls(UniversalTransformerDecoder(target, embedding, stack, projection, longest))
+        model = cls(UniversalTransformerDecoder(target, embedding, stack, projection, longest))
+        keep_words(model, source.symbols, target.symbols)
+        return model
 
     def forward(
         self,

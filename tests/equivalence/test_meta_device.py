@@ -19,6 +19,14 @@ from torch.utils._pytree import tree_leaves
 from sut_fairseq.analysis.untrained import build
 from sut_fairseq.criterions.classification import ClassificationCriterion
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.models.retrieval_network import (
+    ContextualRetrievalModel,
+    ContextualRetrievalModelConfig,
+)
+from sut_fairseq.tasks.contextual_retrieval import (
+    ContextualRetrievalConfig,
+    ContextualRetrievalTask,
+)
 from tests.models import (
     HALTING,
     MIXTURE,
@@ -32,10 +40,11 @@ from tests.models import (
     task,
 )
 
+# Those that read words: contextual retrieval has objects in their place, and its own test below.
 ARCHITECTURES = sorted(
     name
     for name, model in ARCH_MODEL_REGISTRY.items()
-    if model.__module__.startswith("sut_fairseq.")
+    if model.__module__.startswith("sut_fairseq.") and model is not ContextualRetrievalModel
 )
 # Sizes in multiples of 16 bytes, for the grouped product.
 ON_A_GPU = dict(token_layout="masked", expert_backend="grouped", encoder_ffn_embed_dim=16)
@@ -134,6 +143,19 @@ def test_every_architecture_builds_on_meta(arch: str) -> None:
     """No weight is drawn, nor a buffer made, anywhere but where the model is built."""
     with torch.device("meta"):
         model, _ = build(arch, 1000)
+    assert_all_on_meta(model)
+
+
+@pytest.mark.parametrize("kind", ["multihead", "compositional"])
+def test_a_retrieval_network_builds_on_meta(kind: str) -> None:
+    config = ContextualRetrievalModelConfig(attention_kind=kind)
+    with torch.device("meta"):
+        task = ContextualRetrievalTask(ContextualRetrievalConfig(sets_per_epoch=1))
+        model = ContextualRetrievalModel.build_model(config, task)
+    assert_all_on_meta(model)
+
+
+def assert_all_on_meta(model: torch.nn.Module) -> None:
     tensors = [*model.named_parameters(), *model.named_buffers()]
     assert tensors
     assert {name for name, tensor in tensors if tensor.device.type != "meta"} == set()

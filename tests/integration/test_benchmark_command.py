@@ -239,7 +239,7 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(words(arguments))
-    text = capsys.readouterr().out
+    text, _, _ = capsys.readouterr().out.partition("\nexamples:\n")
     for word in words("--device --dtype --threads --repetitions --seed --json"):
         assert (word in text) == (arguments != "--help")
 

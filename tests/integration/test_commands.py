@@ -40,7 +40,7 @@ def in_effect(finished: Finished) -> str:
 
 def logged_about_model(finished: Finished) -> set[str]:
     """The validation metrics that routing and halting account for."""
-    (line,) = finished.logged("valid")
+    line = finished.logged("valid")[-1]
     words = ("load_", "experts", "mutual", "router", "depth", "skipped")
     names = {name.replace("valid_", "", 1) for name in line}
     return {name for name in names if any(word in name for word in words)}
@@ -167,7 +167,7 @@ def test_validate_with_overrides(data: Path, trained: Path, tmp_path: Path) -> N
             "--model-overrides", f"{{'alpha_threshold': {threshold}}}",
         )  # fmt: skip
         assert in_effect(finished).endswith(f"; alpha_threshold: {threshold}")
-        (line,) = finished.logged("valid")
+        line = finished.logged("valid")[-1]
         skipped[threshold] = float(line["valid_decoder_skipped"])
     assert skipped == {0.999: 0, 0.3: 0.667}  # untrained, half of the probability at each step
 
@@ -201,7 +201,7 @@ def test_selecting_by_bleu_resumes_and_generates(data: Path, tmp_path: Path) -> 
     options += ["--eval-bleu-args", '{"beam": 1, "max_len_a": 0, "max_len_b": 8}']
     for updates in (2, 4):
         finished = train(data, tmp_path, *TINY, *options, "--max-update", updates)
-        (line,) = finished.logged("valid")
+        line = finished.logged("valid")[-1]
         assert line["valid_num_updates"] == str(updates)
     assert float(line["valid_best_bleu"]) >= float(line["valid_bleu"])
     check_all_scored(generate(data, tmp_path / "checkpoint_best.pt"), data, tmp_path)

@@ -250,7 +250,7 @@ def test_a_new_data_set_and_its_experiment_are_two_files(
             "there is no folder data-bin/scan-simple: make it with `sut-exper",
         ),
         ("train scan --split nosuch", "scan has the splits simple, length, addprim_jump"),
-        ("train scan --data .", ". has no dict.src.txt: make the folder with `sut-prepare` first."),
+        ("train scan --data .", " has no dict.src.txt: make the folder with `sut-prepare` first."),
         ("train scan --updates 0", "must be a whole number of at least 1, but is `0`"),
         ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
         ("train mine.yaml", "mine.yaml cannot be read as a YAML file"),
@@ -289,7 +289,7 @@ def test_help_and_listing(place: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "Table 5, full, test" in shown and "7: 98, 8: 97" in shown
     assert "logical_inference: sizes.small.settings" in shown
     assert experiment.main(words("show example --file")) == 0
-    assert capsys.readouterr().out.startswith("# Every key that the file of an experiment may have")
+    assert capsys.readouterr().out.startswith("# Every key that the file of an experiment can have")
     for command in words("list show prepare train evaluate compare report"):
         with pytest.raises(SystemExit) as ending:
             experiment.main([command, "--help"])

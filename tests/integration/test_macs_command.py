@@ -157,5 +157,8 @@ def test_data_that_is_gone(trained: Path, data: Path, tmp_path: Path) -> None:
 def test_data_with_other_dictionaries(trained: Path, joined_data: Path) -> None:
     finished = run("sut-macs", "--path", trained, "--data", joined_data, ok=False)
     assert finished.status == 2
-    assert "does not fit the dictionaries of its data folder" in finished.last_line
+    assert (
+        "the source words of the data are others than those that the model was trained with"
+        in finished.last_line
+    )
     assert "Traceback" not in finished.stderr

@@ -114,7 +114,14 @@ def test_our_commands_refuse_all(
     assert left <= {"checkpoints", "checkpoint_best.pt", "evaluation"}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    # An experiment evaluates in a process of its own: seconds for each file.
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "experiment" else [])
+        for name in COMMANDS
+    ],
+)
 def test_our_commands_make_no_model_of_nonsense(
     command: str,
     trained: Path,

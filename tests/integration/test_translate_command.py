@@ -431,7 +431,7 @@ def test_words_as_they_stand(trained: Path, data: Path) -> None:
 def test_refused(checkpoint: Path, tmp_path: Path) -> None:
     for model, arguments, sentence in (
         ("absent.pt", "", "There is no checkpoint `absent.pt`; check its path."),
-        (".", "", "`.` has no checkpoint (*.pt)"),
+        (".", "", "`.` has no checkpoint (*.pt, model.safetensors)"),
         (checkpoint, "--beam 0", "argument --beam: must be a whole number of at least 1"),
         (checkpoint, "--alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
         (checkpoint, "--input absent.txt", "`absent.txt`: No such file or directory."),

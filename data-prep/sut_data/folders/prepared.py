@@ -96,8 +96,8 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(out, purpose)
     folder = out.with_name(f".{out.name}.{purpose}-{os.getpid()}")
-    folder.mkdir()
     try:
+        folder.mkdir()  # here, so that Ctrl-C right after it deletes it too
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sut_data.errors import InputError
+from sut_data.interrupts import uninterrupted
 
 CHUNK = 1000  # pairs
 
@@ -75,8 +76,9 @@ def ordered_map(
     try:
         for item in islice(remaining, workers):
             connection, its_end = Pipe()
-            processes.append(Process(target=_work, args=(function, its_end, os.getpid())))
-            processes[-1].start()
+            with uninterrupted():
+                processes.append(Process(target=_work, args=(function, its_end, os.getpid())))
+                processes[-1].start()
             its_end.close()
             connection.send(item)
             busy.append(connection)
