@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
 from types import FrameType
@@ -46,18 +46,20 @@ def uninterrupted() -> Iterator[None]:
     Python drops an exception that a handler raises while it runs what must run after a fork.
     """
     came: list[tuple[int, FrameType | None]] = []
-    before = {}
+    handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            if callable(signal.getsignal(number)):
-                before[number] = signal.signal(number, lambda *signal: came.append(signal))
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, lambda number, frame: came.append((number, frame)))
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    for number, frame in came:
-        before[number](number, frame)
+        for caught, before in handlers.items():
+            signal.signal(caught, before)
+    for caught, frame in came:
+        handlers[caught](caught, frame)
 
 
 def _raises_now() -> bool:
