@@ -160,12 +160,12 @@ def location_attention(
 
 
 def attention(name: str, parameters: Parameters, queries: Rows, keys: Rows) -> list[Vector]:
-    """Weights of each query by the attender of this name; "mix" mixes with multiplicative."""
+    """Weights of each query by the attender of this name; "mix" mixes with scaled dot."""
     if name in SCORES:
         return content_attention(name, parameters, queries, keys)
     if name == "location":
         return location_attention(part(parameters, "weighter"), queries, len(keys))
-    content = content_attention("multiplicative", part(parameters, "content"), queries, keys)
+    content = content_attention("scaled-dot", part(parameters, "content"), queries, keys)
     shares = [torch.sigmoid(linear(parameters, "location_share", list(q))[0]) for q in queries]
     weighter = part(parameters, "location.weighter")
     return location_attention(weighter, queries, len(keys), content, shares)

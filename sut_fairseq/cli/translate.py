@@ -20,8 +20,9 @@ from sut_fairseq.cli._command import run_command
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
-from sut_fairseq.inference.model import LONGEST, Model
+from sut_fairseq.inference.model import Model
 from sut_fairseq.inference.results import Search, Translation
+from sut_fairseq.inference.text import LONGEST
 
 _READ = 4 * LONGEST + 3  # bytes of a line: as many characters at least, and a mark or an end
 BLOCK = 1000  # lines that are translated together where nobody waits for each

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
 
+from sut_data.text.tokenization import TextSide
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
@@ -23,11 +23,9 @@ from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import ModelFiles, find_model
 from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
 from sut_fairseq.inference.sharing import sharing_weights
+from sut_fairseq.inference.text import ModelText
 from sut_fairseq.inference.trace import SentenceTrace
 from sut_fairseq.tasks.labels import LabelTask
-from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
-
-LONGEST = 1 << 16  # characters of a line; no model takes as many words, and Moses is slow on them
 
 
 def load(
@@ -71,9 +69,7 @@ class Model:
     Attributes:
         model: fairseq's model, in evaluation mode. Asking leaves it as it is.
         task: fairseq's task, with both dictionaries.
-        source_side, target_side: how text becomes symbols, and symbols text.
         device: where the model is.
-        max_source_tokens: the longest source that it takes, its end included.
 
     Raises:
         InputError: the files do not fit together, the model takes no `alpha_threshold`, or there is
@@ -101,12 +97,10 @@ class Model:
         self.model, self.task = trained.load(str(files.checkpoint), settings)
         if alpha_threshold is not None:
             self._check_threshold(alpha_threshold)
-        self.source_side, self.target_side = files.tokenization()
         self.device = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model.to(self.device).eval()
         limits = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
-        self.max_source_tokens = int(limits[0])
-        self._tokenising = threading.Lock()  # the libraries load, and remember, as they go
+        self._text = ModelText(self.task, *files.tokenization(), max_source_tokens=int(limits[0]))
 
     @property
     def alpha_threshold(self) -> float | None:
@@ -119,6 +113,21 @@ class Model:
         if not isinstance(self.task, LabelTask):
             return ()
         return tuple(self.task.target_dictionary[int(label)] for label in self.task.labels)
+
+    @property
+    def source_side(self) -> TextSide:
+        """How text becomes symbols of the source."""
+        return self._text.source_side
+
+    @property
+    def target_side(self) -> TextSide:
+        """How symbols of the target become text."""
+        return self._text.target_side
+
+    @property
+    def max_source_tokens(self) -> int:
+        """The longest source that the model takes, its end included."""
+        return self._text.max_source_tokens
 
     def __repr__(self) -> str:
         halts = "" if self.alpha_threshold is None else f", alpha_threshold={self.alpha_threshold}"
@@ -156,7 +165,9 @@ class Model:
         check(beam >= 1, "beam", "at least 1", beam)
         model = self._copy(alpha_threshold)
         threshold = _threshold(model)
-        results = [replace(self._read(line), alpha_threshold=threshold) for line in _listed(lines)]
+        results = [
+            replace(self._text.read(line), alpha_threshold=threshold) for line in _listed(lines)
+        ]
         generation = GenerationConfig(
             beam=beam, lenpen=lenpen, max_len_a=max_len_a, max_len_b=max_len_b
         )
@@ -165,7 +176,7 @@ class Model:
         for number, found in self._batches(results, search, model, generator):
             results[number] = replace(
                 results[number],
-                text=self._decode(found["tokens"], generator.symbols_to_strip_from_output),
+                text=self._text.decode(found["tokens"], generator.symbols_to_strip_from_output),
                 score=float(found["score"]) / math.log(2),
                 target_tokens=found["tokens"].cpu(),
             )
@@ -221,15 +232,10 @@ class Model:
         answers = self.translate(
             asked, alpha_threshold=alpha_threshold, beam=beam, max_len_b=max_len_b, costs=False
         )
-        dictionary = self.task.target_dictionary
         right = []
         for answer, reference in zip(answers, expected):
-            with self._tokenising:
-                symbols = self.target_side.encode(reference)
-            tokens = dictionary.encode_line(symbols, add_if_not_exist=False).tolist()
-            found = answer.target_tokens
-            known = dictionary.unk() not in tokens
-            right.append(known and found is not None and found.tolist() == tokens)
+            tokens, found = self._text.reference(reference), answer.target_tokens
+            right.append(tokens is not None and found is not None and found.tolist() == tokens)
         texts = tuple(answer.text for answer in answers)
         return ExactMatch(100 * sum(right) / len(right), tuple(right), texts)
 
@@ -258,7 +264,7 @@ class Model:
                 model takes.
         """
         reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
-        with self._tokenising:
+        with self._text.tokenising:
             sentence = reader.sentence(text)
         return SentenceTrace.of(sentence, reader.ask(sentence, target=target, costs=costs))
 
@@ -340,42 +346,6 @@ class Model:
             return result
         depth = {stack: float(halting.depth) for stack, halting in cost.halting.items()}
         return replace(result, depth=depth, macs=cost.macs_full)
-
-    def _read(self, line: str) -> Translation:
-        """A line with the tokens to translate, if there are any, or why it cannot be."""
-        clean = line[:LONGEST].encode(errors="replace").decode()
-        if len(line) > LONGEST:
-            error = f"the line is longer than {LONGEST:,} characters; split it."
-            return Translation(clean, error=error)
-        if clean != line:
-            error = "the line is not UTF-8; convert it, for example with `iconv -t UTF-8`."
-            return Translation(clean, error=error)
-        with self._tokenising:
-            symbols = self.source_side.encode(line)
-        dictionary = self.task.source_dictionary
-        tokens = dictionary.encode_line(symbols, add_if_not_exist=False).long()
-        length = len(tokens)
-        if isinstance(self.task, SequenceClassificationTask):
-            length += self.task.BOUNDARY_TOKENS - 1
-        if length > self.max_source_tokens:
-            error = (
-                f"the sentence has {length:,} tokens with its end, but the model takes "
-                f"at most {self.max_source_tokens:,}; split it."
-            )
-            return Translation(line, error=error)
-        unknown = (word for word in symbols.split() if dictionary.index(word) == dictionary.unk())
-        return Translation(
-            line,
-            source_tokens=tokens if len(tokens) > 1 else None,
-            unknown_words=tuple(unknown),
-        )
-
-    def _decode(self, tokens: Tensor, left_out: Iterable[int]) -> str:
-        symbols: str = self.task.target_dictionary.string(
-            tokens.int().cpu(), extra_symbols_to_ignore=left_out
-        )
-        with self._tokenising:
-            return self.target_side.decode(symbols)
 
 
 def _threshold(model: nn.Module) -> float | None:

@@ -48,7 +48,7 @@ class RecurrentTranslationConfig(TokenOptions):
         default="mix", metadata={"help": ATTENDERS.help}
     )
     mix_content: ChoiceEnum(list(CONTENT_ATTENDERS)) = field(  # type: ignore[valid-type]
-        default="multiplicative", metadata={"help": CONTENT_ATTENDERS.help}
+        default="scaled-dot", metadata={"help": CONTENT_ATTENDERS.help}
     )
     location_hidden_size: int = field(
         default=64, metadata={"help": "state of the GRU that moves the gaze (location, mix)"}

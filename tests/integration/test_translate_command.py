@@ -23,8 +23,9 @@ from sut_fairseq.cli._generated import read_generated
 from sut_fairseq.cli.translate import main as translate_main
 from sut_fairseq.cli.translate import read_lines
 from sut_fairseq.experiments import provenance, records
-from sut_fairseq.inference.model import LONGEST, Model
+from sut_fairseq.inference.model import Model
 from sut_fairseq.inference.results import Translation
+from sut_fairseq.inference.text import LONGEST
 from sut_fairseq.models import UniversalTransformerModel
 from tests.integration.commands import (
     SMALL,

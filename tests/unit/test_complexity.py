@@ -387,7 +387,7 @@ def test_recurrent_models_meet_the_formula(attender: str, attend: str) -> None:
         "transformer": 0,
         "transformer-xl": keys + places + m * (d * d + d),
         "location": location,
-        "mix": location + m * d * d + m * (d + 1),
+        "mix": location + m * (d + 1),
     }[attender]
     searched = {"additive": 0, "location": 0, "transformer-xl": n + offsets}.get(attender, n)
     decoder = m * (gru(e + d, d) if attend == "before" else gru(e, d) + 2 * d * d + d)

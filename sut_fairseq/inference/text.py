@@ -1,0 +1,79 @@
+"""Lines of text as the tokens of a model, and its tokens as text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from sut_data.text.tokenization import TextSide
+from sut_fairseq.inference.results import Translation
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
+
+LONGEST = 1 << 16  # characters of a line; no model takes as many words, and Moses is slow on them
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """Dictionaries and tokenisation of a model; several threads may use it.
+
+    Attributes:
+        task: fairseq's task, with both dictionaries.
+        source_side, target_side: how text becomes symbols, and symbols text.
+        max_source_tokens: the longest source that the model takes, its end included.
+        tokenising: held while a side works: its libraries load, and remember, as they go.
+    """
+
+    task: Any
+    source_side: TextSide
+    target_side: TextSide
+    max_source_tokens: int
+    tokenising: threading.Lock = field(default_factory=threading.Lock)
+
+    def read(self, line: str) -> Translation:
+        """A line with the tokens to translate, if there are any, or why it cannot be."""
+        clean = line[:LONGEST].encode(errors="replace").decode()
+        if len(line) > LONGEST:
+            error = f"the line is longer than {LONGEST:,} characters; split it."
+            return Translation(clean, error=error)
+        if clean != line:
+            error = "the line is not UTF-8; convert it, for example with `iconv -t UTF-8`."
+            return Translation(clean, error=error)
+        with self.tokenising:
+            symbols = self.source_side.encode(line)
+        dictionary = self.task.source_dictionary
+        tokens = dictionary.encode_line(symbols, add_if_not_exist=False).long()
+        length = len(tokens)
+        if isinstance(self.task, SequenceClassificationTask):
+            length += self.task.BOUNDARY_TOKENS - 1
+        if length > self.max_source_tokens:
+            error = (
+                f"the sentence has {length:,} tokens with its end, but the model takes "
+                f"at most {self.max_source_tokens:,}; split it."
+            )
+            return Translation(line, error=error)
+        unknown = (word for word in symbols.split() if dictionary.index(word) == dictionary.unk())
+        return Translation(
+            line,
+            source_tokens=tokens if len(tokens) > 1 else None,
+            unknown_words=tuple(unknown),
+        )
+
+    def reference(self, line: str) -> list[int] | None:
+        """The tokens of an expected answer; None if the model does not know a word of it."""
+        dictionary = self.task.target_dictionary
+        with self.tokenising:
+            symbols = self.target_side.encode(line)
+        tokens: list[int] = dictionary.encode_line(symbols, add_if_not_exist=False).tolist()
+        return None if dictionary.unk() in tokens else tokens
+
+    def decode(self, tokens: Tensor, left_out: Iterable[int]) -> str:
+        """Text of an answer, without the special symbols `left_out`."""
+        symbols: str = self.task.target_dictionary.string(
+            tokens.int().cpu(), extra_symbols_to_ignore=left_out
+        )
+        with self.tokenising:
+            return self.target_side.decode(symbols)
