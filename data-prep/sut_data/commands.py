@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, run_command
 from sut_data.errors import InputError
+from sut_data.main import ALSO, set_files, summary
 from sut_data.main import PROGRAM as PREPARE
-from sut_data.main import set_files, summary
 from sut_data.tables import table
 
 PROGRAM = "sut"
@@ -135,7 +135,7 @@ def _mark_paths(parser: argparse.ArgumentParser) -> None:
         elif metavar in _FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
     if parser.prog == PREPARE:
-        parser.add_argument("name", choices=list(set_files()))
+        parser.add_argument("name", choices=[*set_files(), ALSO])
 
 
 if __name__ == "__main__":

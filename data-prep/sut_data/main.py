@@ -17,6 +17,7 @@ from sut_data.interrupts import end_when_interrupted
 from sut_data.tables import table
 
 PROGRAM = "sut-prepare"
+ALSO = "also"  # the command that is no data set
 SETS = Path(__file__).with_name("sets")
 DOOR = ".sh"  # `data-prep/scan.sh` gives its own name, so that its messages name it
 
@@ -40,16 +41,18 @@ def listing() -> str:
     return textwrap.indent(table(rows, "<"), "  ")
 
 
-def find_set(name: str) -> str:
-    """Return the module of a data set.
+def find_module(name: str) -> str:
+    """Return the module of a data set, or of the command `also`.
 
     Raises:
         InputError: if there is none of that name; it says which ones are near.
     """
+    if name == ALSO:
+        return "sut_data.also"
     files = set_files()
     if name in files:
         return f"sut_data.sets.{name}"
-    near = difflib.get_close_matches(name, files, n=1, cutoff=0.0)[0]
+    near = difflib.get_close_matches(name, [*files, ALSO], n=1, cutoff=0.0)[0]
     raise InputError(
         f"there is no data set `{name}`; did you mean `{near}`? `{PROGRAM} --help` lists all."
     )
@@ -68,10 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def body() -> None:
         signal.signal(signal.SIGTERM, _leave)
-        module = importlib.import_module(find_set(name))
+        module = importlib.import_module(find_module(name))
         module.main(program, rest)
 
-    return run_command(program if name in set_files() else PROGRAM, body, bad_input=1)
+    known = name == ALSO or name in set_files()
+    return run_command(program if known else PROGRAM, body, bad_input=1)
 
 
 def _leave(*_: object) -> None:
@@ -88,7 +92,9 @@ def make_parser() -> Parser:
         textwrap.dedent(
             f"""\
             `{PROGRAM} NAME --help` shows the options of one. In a checkout of the repository,
-            `bash data-prep/NAME.sh ...` is the same command."""
+            `bash data-prep/NAME.sh ...` is the same command.
+
+            `{PROGRAM} {ALSO} FOLDER NAME SRC TGT` adds an evaluation set to a prepared folder."""
         ),
         usage="%(prog)s NAME [options]",
         examples=[

@@ -61,3 +61,12 @@ class Stopwatch:
         if seconds < 60:
             return f"{seconds:.1f} s"
         return f"{int(seconds) // 60} min {int(seconds) % 60} s"
+
+
+def about(seconds: float) -> str:
+    """Return a time to come, as exactly as one can know it."""
+    for unit, length, most in (("s", 1, 90), ("min", 60, 90), ("hours", 3600, 48)):
+        if seconds < most * length:
+            number = seconds / length
+            return f"{number:.1f} {unit}" if unit == "hours" else f"{number:.0f} {unit}"
+    return f"{seconds / 86_400:.1f} days"

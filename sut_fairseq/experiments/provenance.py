@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from sut_data.folders.prepared import without_added
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
 
@@ -98,7 +99,8 @@ def describe_data(data: Path) -> Data:
             )
     digest = hashlib.sha256()
     if stamp:
-        digest.update(json.dumps(stamp, sort_keys=True).encode())
+        # Sets that were added later do not change what is trained on.
+        digest.update(json.dumps(without_added(stamp), sort_keys=True).encode())
     else:
         parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))
         digest.update(repr([(path.name, path.stat().st_size) for path in parts]).encode())

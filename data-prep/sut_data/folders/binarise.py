@@ -14,9 +14,25 @@ from sut_data.text.treatment import Counts
 from sut_data.waiting import waiting
 
 LOG = "fairseq-preprocess.log"
+_WIDTHS = {
+    1: 1,
+    2: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    8: 2,
+    9: 4,
+    10: 8,
+}  # fairseq's codes of whole numbers, in bytes
 
 
-def binarise(folder: Path, splits: Iterable[str], joined: bool, workers: int) -> None:
+def binarise(
+    folder: Path,
+    splits: Iterable[str],
+    joined: bool,
+    workers: int,
+    prepared: Path | None = None,
+) -> None:
     """Run fairseq-preprocess on `<folder>/text`, writing into `folder`, its output into a log.
 
     Args:
@@ -24,6 +40,7 @@ def binarise(folder: Path, splits: Iterable[str], joined: bool, workers: int) ->
         splits: train, valid, test and the names of further evaluation sets.
         joined: one dictionary for both sides; either way it holds the words of train alone.
         workers: number of processes.
+        prepared: a folder whose dictionaries are taken, where train is not among the splits.
 
     Raises:
         InputError: if it fails; the end of its log goes to standard error first.
@@ -31,9 +48,14 @@ def binarise(folder: Path, splits: Iterable[str], joined: bool, workers: int) ->
     # fairseq numbers its test sets (test, test1, ...), so they get their names afterwards.
     tests = [split for split in splits if split not in ("train", "valid")]
     arguments = ["--source-lang", "src", "--target-lang", "tgt", "--destdir", "."]
-    arguments += ["--trainpref", "text/train", "--validpref", "text/valid"]
     arguments += ["--testpref", ",".join(f"text/{test}" for test in tests)]
-    arguments += ["--workers", str(workers)] + (["--joined-dictionary"] if joined else [])
+    arguments += ["--workers", str(workers)]
+    if prepared is None:
+        arguments += ["--trainpref", "text/train", "--validpref", "text/valid"]
+        arguments += ["--joined-dictionary"] if joined else []
+    else:
+        arguments += ["--srcdict", str(prepared / "dict.src.txt")]
+        arguments += ["--tgtdict", str(prepared / "dict.tgt.txt")]
     program = "from fairseq_cli.preprocess import cli_main; cli_main()"
     with open(folder / LOG, "w", encoding="utf-8") as log, waiting("binarising"):
         # cwd: a folder named fairseq where the user stands must not be taken for the package, and
@@ -74,15 +96,30 @@ def binarised_length(index: Path) -> int:
     Raises:
         InputError: if the file is absent or of another kind.
     """
+    return _header(index)[0]
+
+
+def binarised_symbols(data: Path) -> int:
+    """Count the symbols in a fairseq `.bin` file, one for the end of each row included.
+
+    Raises:
+        InputError: as `binarised_length`, of the `.idx` file beside it.
+    """
+    _, width = _header(data.with_suffix(".idx"))
+    return data.stat().st_size // width
+
+
+def _header(index: Path) -> tuple[int, int]:
+    """Rows, and bytes of a symbol."""
     header = struct.Struct("<9sQBQ")  # magic, version, code of the number type, rows
     try:
         with open(index, "rb") as stream:
-            magic, _, _, rows = header.unpack(stream.read(header.size))
+            magic, _, code, rows = header.unpack(stream.read(header.size))
     except (FileNotFoundError, struct.error):
-        magic, rows = b"", 0
-    if magic != b"MMIDIDX\x00\x00":
+        magic, code, rows = b"", 0, 0
+    if magic != b"MMIDIDX\x00\x00" or code not in _WIDTHS:
         raise InputError(f"fairseq-preprocess did not write a usable {index.name}.")
-    return int(rows)
+    return int(rows), _WIDTHS[code]
 
 
 def check_binarised(folder: Path, counts: dict[str, Counts]) -> None:

@@ -24,6 +24,7 @@ from typing import IO
 
 from sut_data.errors import InputError
 from sut_data.files import written_whole
+from sut_data.waiting import waiting
 
 BLOCK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
@@ -89,7 +90,10 @@ def _checksum(path: Path, of_content: bool) -> str:
     """SHA-256 of a file, or of what it holds; "undecodable" for a file that is not gzip at all."""
     digest = hashlib.sha256()
     try:
-        with gzip.open(path) if of_content else open(path, "rb") as stream:
+        with (
+            waiting(f"checking {path.name}"),
+            gzip.open(path) if of_content else open(path, "rb") as stream,
+        ):
             for block in iter(lambda: stream.read(BLOCK), b""):
                 digest.update(block)
                 if stream.tell() > LARGEST:

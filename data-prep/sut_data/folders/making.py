@@ -22,8 +22,10 @@ from sut_data.text.chunks import cores
 from sut_data.text.pairs import Inputs, check_files, checksum
 from sut_data.text.pipeline import prepare_text
 from sut_data.text.treatment import Treatment
+from sut_data.waiting import waiting
 
 LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
+FOUND = ("made_from", "counts", "files", "also")  # keys of the stamp that say what there is
 PARALLEL_FROM = 200_000  # training pairs; below, fairseq's workers cost more than they save
 
 
@@ -58,23 +60,33 @@ def make_folder(
         InputError: if the files cannot be used, or `out` holds something else.
     """
     check_files(inputs)
+    with waiting("computing checksums"):
+        checksums = {name: checksum(path) for name, path in inputs.files().items()}
     made_from = {
         "layout": LAYOUT,
         **treatment._asdict(),
         "languages": list(treatment.languages),  # as JSON reads it back
-        "inputs": {name: checksum(path) for name, path in inputs.files().items()},
+        "inputs": checksums,
     }
-    wanted = {**notes, "made_from": made_from}
     stamp = read_stamp(out)
-    if stamp and stamp["made_from"] == made_from and is_whole(out, stamp):
+    if stamp and holds(stamp, made_from) and is_whole(out, stamp):
         report_current(out)
-        found = {"counts": stamp["counts"], "files": stamp["files"]}
-        if stamp != {**wanted, **found}:
-            write_stamp(out, {**wanted, **found})
-        return {**wanted, **found}
+        found = {key: stamp[key] for key in FOUND if key in stamp}
+        if stamp != {**notes, **found}:
+            write_stamp(out, {**notes, **found})
+        return {**notes, **found}
     if stamp:
-        check_replaceable(out, stamp)
-    return _build(out, inputs, treatment, wanted)
+        check_replaceable(out, stamp, inputs.pairs)
+    return _build(out, inputs, treatment, {**notes, "made_from": made_from})
+
+
+def holds(stamp: dict[str, Any], made_from: dict[str, Any]) -> bool:
+    """Tell whether a folder has what is wanted, made in the same way; sets may have been added."""
+    there = dict(stamp["made_from"])
+    inputs, wanted = there.pop("inputs", {}), dict(made_from)
+    files = wanted.pop("inputs")
+    both = {**inputs, **stamp.get("also", {})}
+    return there == wanted and inputs.items() <= files.items() <= both.items()
 
 
 def report_current(out: Path) -> None:
@@ -88,10 +100,8 @@ def _build(
     """Make the whole folder and put it at `out`; returns `stamp` and what the folder holds."""
     started = time.monotonic()
     with put_in_place(out) as folder:
-        print("preparing the text ...", flush=True)
         counts = prepare_text(inputs, treatment, folder)
         workers = cores() if counts["train"].pairs >= PARALLEL_FROM else 1
-        print("binarising with fairseq-preprocess ...", flush=True)
         binarise(folder, counts, treatment.joined, workers)
         check_binarised(folder, counts)
         stamp = {**stamp, "counts": counts, "files": file_sizes(folder)}

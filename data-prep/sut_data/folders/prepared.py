@@ -9,6 +9,7 @@ It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json
     made_from  checksums of the text and the options that decide what the folder holds
     counts     numbers of each set, in the order of `treatment.Counts`
     files      size in bytes of every file by its path in the folder
+    also       checksums of the text of sets that were added later (`folders.adding`), if any
 
 The first three say which published result the folder compares with.
 """
@@ -19,16 +20,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sut_data.errors import InputError
-from sut_data.files import is_alive, written_whole
+from sut_data.files import is_alive, leftovers, written_whole
 
 STAMP = "prepared.json"
-STAMP_FILES = re.compile(r"(\.\d+-)?prepared\.json")
+ADDED = "added.json"  # a journal: the sets that a process is putting into a folder
+_NOT_LISTED = re.compile(r"prepared\.json|\.\d+-(prepared|added)\.json")
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
@@ -36,11 +38,13 @@ def file_sizes(folder: Path) -> dict[str, int]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
     # A run that was killed while it wrote a stamp leaves `.<process>-prepared.json`.
-    return {name: size for name, size in sizes.items() if not STAMP_FILES.fullmatch(name)}
+    return {name: size for name, size in sizes.items() if not _NOT_LISTED.fullmatch(name)}
 
 
 def read_stamp(out: Path) -> dict[str, Any] | None:
     """Return the stamp of an earlier run, or None where no folder of ours is.
+
+    What a process left that was killed while it added sets is deleted.
 
     Raises:
         InputError: if `out` is in use by something else, which must not be deleted.
@@ -55,15 +59,60 @@ def read_stamp(out: Path) -> dict[str, Any] | None:
             f"--out {out} exists and was not made by this program: remove it or choose another "
             "name."
         ) from None
+    for journal in leftovers(out, ADDED):
+        _take_back(out, journal, stamp)
     return stamp
 
 
-def check_replaceable(out: Path, stamp: dict[str, Any]) -> None:
-    """Refuse to rebuild a folder into which somebody has put files of their own.
+def _take_back(out: Path, journal: Path, stamp: dict[str, Any]) -> None:
+    """Delete files of sets that are in a journal, but not in the stamp."""
+    try:
+        names = [str(name) for name in json.loads(journal.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError):
+        names = []  # it was not written to its end, so nothing was put anywhere
+    for name in file_sizes(out):
+        if name not in stamp["files"] and set_of(name) in names:
+            (out / name).unlink()
+    journal.unlink()
+
+
+def set_of(file: str) -> str:
+    """Return the set that a file belongs to, by its path in the folder."""
+    return file.removeprefix("text/").partition(".")[0]
+
+
+def added_sets(stamp: dict[str, Any]) -> set[str]:
+    """Return the sets of a folder that were added after it was made."""
+    return {set_of(name) for name in stamp.get("also", {})}
+
+
+def without_added(stamp: dict[str, Any]) -> dict[str, Any]:
+    """Return a stamp as it was before sets were added."""
+    added = added_sets(stamp)
+    kept = {key: value for key, value in stamp.items() if key != "also"}
+    for key in ("counts", "files"):
+        values = stamp.get(key, {}).items()
+        kept[key] = {name: value for name, value in values if set_of(name) not in added}
+    return kept if added else stamp
+
+
+def check_replaceable(out: Path, stamp: dict[str, Any], sets: Iterable[str]) -> None:
+    """Refuse to rebuild a folder into which somebody has put files or sets of their own.
+
+    Args:
+        out: the folder.
+        stamp: its stamp.
+        sets: that the new one will have.
 
     Raises:
-        InputError: naming one such file.
+        InputError: naming one such file or set.
     """
+    lost = sorted(added_sets(stamp) - set(sets))
+    if lost:
+        raise InputError(
+            f"--out {out} must be made anew, but has the set {lost[0]}, which was added to it: "
+            "move the folder away or choose another name, and add the set again."
+        )
     foreign = sorted(set(file_sizes(out)) - set(stamp["files"]))
     if foreign:
         raise InputError(

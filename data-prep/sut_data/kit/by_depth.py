@@ -19,6 +19,7 @@ from sut_data.errors import InputError
 from sut_data.kit import preparation
 from sut_data.kit.examples import Example, Parts, keyed_order
 from sut_data.tables import table
+from sut_data.waiting import waiting
 
 ENOUGH_FOR_LABELS = 1000  # samples; with so many in train, every answer is among them
 
@@ -203,7 +204,8 @@ def make_parts(
             for part, size in wanted.items():
                 parts[part] += islice(remaining, size)
     print_counts(parts, args.limit)
-    return {part: keyed_order(samples, f"{args.seed} order") for part, samples in parts.items()}
+    with waiting("shuffling"):
+        return {part: keyed_order(some, f"{args.seed} order") for part, some in parts.items()}
 
 
 def print_counts(parts: Parts, limit: int | None) -> None:

@@ -14,6 +14,7 @@ from sut_data.files import read_lines, write_lines
 from sut_data.kit import preparation
 from sut_data.text.pairs import Inputs, evenly_spaced
 from sut_data.text.treatment import Treatment
+from sut_data.waiting import waiting
 
 
 class Corpus(NamedTuple):
@@ -46,7 +47,8 @@ def count_pairs(corpus: Corpus) -> int:
     Raises:
         InputError: if it is another one, or the two sides differ.
     """
-    found = [sum(1 for _ in read_lines(path)) for path in (corpus.source, corpus.target)]
+    with waiting(f"counting {corpus.name}"):
+        found = [sum(1 for _ in read_lines(path)) for path in (corpus.source, corpus.target)]
     expected = " or ".join(f"{size:,}" for size in corpus.sizes)
     if found[0] != found[1] or found[0] not in corpus.sizes:
         raise InputError(
@@ -75,7 +77,8 @@ def write_set(corpora: Sequence[Corpus], limit: int | None, prefix: Path) -> tup
         (target, [corpus.target for corpus in corpora]),
     ):
         lines = chain.from_iterable(map(read_lines, files))
-        write_lines(path, evenly_spaced(lines, total, limit or total))
+        with waiting(f"writing {path.name}"):
+            write_lines(path, evenly_spaced(lines, total, limit or total))
     return source, target
 
 

@@ -20,6 +20,7 @@ from sut_data.files import write_lines
 from sut_data.kit import preparation
 from sut_data.text.pairs import Inputs
 from sut_data.text.treatment import Treatment
+from sut_data.waiting import waiting
 
 SEED = 1
 
@@ -175,6 +176,7 @@ def prepare(
         parts = cut(make_parts(), args.limit, labels=labels)
         for subset, belongs in (subsets or {}).items():
             parts[subset] = [example for example in parts["train"] if belongs(example)]
-        return write_text(folder, parts, columns)
+        with waiting("writing the text"):
+            return write_text(folder, parts, columns)
 
     preparation.prepare(args, raw_files, write, Treatment(), name=name, split=split)

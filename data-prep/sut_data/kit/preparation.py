@@ -17,9 +17,11 @@ import sut_data
 from sut_data.command_line import Parser, whole_number
 from sut_data.folders.making import check_fairseq, make_folder, report_current
 from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp
-from sut_data.folders.report import report, script_command
+from sut_data.folders.report import report
+from sut_data.folders.training import script_command
 from sut_data.text.pairs import Inputs, checksum
 from sut_data.text.treatment import Counts, Treatment
+from sut_data.waiting import waiting
 
 # They decide how raw files become text. (What becomes of the text is `folders.making.LAYOUT`.)
 CODE = sorted(Path(sut_data.__file__).parent.rglob("*.py"))
@@ -62,7 +64,8 @@ def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> st
         for key, value in vars(args).items()
         if key not in WITHOUT_EFFECT and not isinstance(value, Path)
     }
-    files = [(path.name, checksum(path)) for path in (*raw_files, *CODE)]
+    with waiting("computing checksums"):
+        files = [(path.name, checksum(path)) for path in (*raw_files, *CODE)]
     content = json.dumps([name, options, files], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 

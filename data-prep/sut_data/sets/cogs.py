@@ -14,6 +14,7 @@ from sut_data.errors import InputError
 from sut_data.files import read_lines
 from sut_data.folders.raw_files import obtain
 from sut_data.kit.examples import Example, Parts, check_counts, make_parser, prepare
+from sut_data.waiting import waiting
 
 ADDRESS = "https://raw.githubusercontent.com/najoungkim/COGS/main/data/"
 FILES = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv", "gen": "gen.tsv"}
@@ -69,7 +70,8 @@ def main(program: str, argv: Sequence[str]) -> None:
     files = obtain(args.raw, "cogs", {name: ADDRESS + name for name in FILES.values()})
 
     def make_parts() -> Parts:
-        parts = {part: read_file(files[name]) for part, name in FILES.items()}
+        with waiting("reading COGS"):
+            parts = {part: read_file(files[name]) for part, name in FILES.items()}
         found = {part: len(examples) for part, examples in parts.items()}
         check_counts("COGS", found, PUBLISHED_SIZES, args.limit)
         check_types(parts["gen"], args.limit)

@@ -23,6 +23,7 @@ from sut_data.errors import InputError
 from sut_data.files import read_lines
 from sut_data.folders.raw_files import obtain
 from sut_data.kit.examples import Example, Parts, check_counts, make_parser, prepare
+from sut_data.waiting import waiting
 
 ADDRESS = (
     "https://raw.githubusercontent.com/sleepinyourhat/vector-entailment/master/propositionallogic/"
@@ -212,10 +213,11 @@ def main(program: str, argv: Sequence[str]) -> None:
     files = obtain(args.raw, "logical_inference", urls)
 
     def read() -> Parts:
-        train, test = (
-            [line for number, name in enumerate(names) for line in read_file(files[name], number)]
-            for names in (TRAIN_FILES, TEST_FILES)
-        )
+        with waiting("reading logical inference"):
+            train, test = (
+                [line for n, name in enumerate(names) for line in read_file(files[name], n)]
+                for names in (TRAIN_FILES, TEST_FILES)
+            )
         parts = make_parts(train, test, args.split)
         counts = {"lines to train on": len(parts["train"]) + len(parts["valid"]), "test": len(test)}
         published = {"lines to train on": TRAINED_ON[args.split], "test": TESTED_ON}

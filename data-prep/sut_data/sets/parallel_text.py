@@ -9,15 +9,25 @@ inputs and options a second run only reads the stamp.
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from sut_data.command_line import Parser, whole_number
 from sut_data.errors import InputError
+from sut_data.folders import measuring
+from sut_data.folders.binarise import binarised_symbols
+from sut_data.folders.choosing import LARGEST_WITHOUT_GPU, Plan, choose, plan_for
 from sut_data.folders.making import check_fairseq, make_folder
 from sut_data.folders.prepared import hidden_folder
-from sut_data.folders.report import DEFAULT_TASK, report, training_command
+from sut_data.folders.report import report
+from sut_data.folders.training import (
+    DEFAULT_TASK,
+    experiment_command,
+    gpus_here,
+    in_lines,
+    training_words,
+)
+from sut_data.text.further import add_sets, read_columns
 from sut_data.text.pairs import SIDES, SPLITS, Inputs, check_files, thin
 from sut_data.text.subwords import BPE_WORDS, SENTENCEPIECE_SENTENCES
 from sut_data.text.tokenization import TextSide
@@ -104,8 +114,13 @@ def make_parser(program: str) -> Parser:
     )  # fmt: skip
     command = parser.add_argument_group("the training command printed at the end")
     command.add_argument(
-        "--arch", default="sut_base", metavar="NAME", help="its architecture (default: sut_base)"
-    )
+        "--plan", action="store_true",
+        help="also train for a few updates, and say how long all of it will take on this machine",
+    )  # fmt: skip
+    command.add_argument(
+        "--arch", metavar="NAME",
+        help="its architecture (default: as the number of pairs suggests)",
+    )  # fmt: skip
     command.add_argument(
         "--task", default=DEFAULT_TASK, metavar="NAME", help=f"its task (default: {DEFAULT_TASK})"
     )
@@ -118,31 +133,9 @@ def read_inputs(args: argparse.Namespace) -> Inputs:
     Raises:
         InputError: if a name given to --also or --column cannot be used, or is used twice.
     """
-    pairs = {split: tuple(getattr(args, split)) for split in SPLITS}
-    for name, src, tgt in args.also:
-        check_name("--also", name)
-        # fairseq adds `train1` to the training data, and refuses to train beside a `valid1`.
-        if name.startswith(("train", "valid")):
-            raise InputError(
-                f"--also {name}: fairseq takes sets whose names begin with train or valid for "
-                "parts of those splits; choose another name."
-            )
-        if name in pairs:
-            raise InputError(f"--also {name}: there is a set of that name; choose another one.")
-        pairs[name] = (Path(src), Path(tgt))
-    columns: dict[tuple[str, str], Path] = {}
-    for split, name, path in args.column:
-        check_name("--column", name)
-        if split not in pairs:
-            raise InputError(
-                f"--column {split}: there is no such set; those given are {', '.join(pairs)}."
-            )
-        if name in SIDES or (split, name) in columns:
-            raise InputError(
-                f"--column {split} {name}: that set has a {name} already; choose another name."
-            )
-        columns[split, name] = Path(path)
-    return Inputs(pairs, columns)
+    pairs = {split: (getattr(args, split)[0], getattr(args, split)[1]) for split in SPLITS}
+    pairs = add_sets(pairs, args.also, "--also")
+    return Inputs(pairs, read_columns(args.column, pairs))
 
 
 def read_treatment(args: argparse.Namespace) -> Treatment:
@@ -183,16 +176,6 @@ def read_treatment(args: argparse.Namespace) -> Treatment:
     )
 
 
-def check_name(option: str, name: str) -> None:
-    """Refuse a name that could not be part of a file's name, or that fairseq would cut.
-
-    Raises:
-        InputError: saying what a name may hold.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-        raise InputError(f"{option} `{name}`: a name may hold letters, digits, _ and - only.")
-
-
 def main(program: str, argv: Sequence[str]) -> None:
     """Check, reuse or build, and report."""
     args = make_parser(program).parse_args(argv)
@@ -208,5 +191,38 @@ def main(program: str, argv: Sequence[str]) -> None:
             stamp = make_folder(out, fewer, treatment, {"limited": True})
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
     report(out, counts, _REMEDY if treatment.subwords == "words" else "")
-    command = training_command(out, counts, args.joined, args.arch, args.task)
-    print("Train on it with:\n  " + command)
+    print_training(args, out, counts)
+
+
+def print_training(args: argparse.Namespace, out: Path, counts: dict[str, Counts]) -> None:
+    """Print a training that suits the folder, and with --plan how long it takes.
+
+    Raises:
+        InputError: if the training does not run.
+    """
+    symbols = max(binarised_symbols(out / f"train.src-tgt.{side}.bin") for side in SIDES)
+    plan = plan_for(counts, symbols, gpus_here())
+    words = training_words(out, counts, plan, joined=args.joined, arch=args.arch, task=args.task)
+    print(describe(plan, counts["train"].pairs))
+    print("Train on it with:\n  " + in_lines(words))
+    if args.arch is None and args.task == DEFAULT_TASK:
+        print("or, with scores and records, as an experiment:")
+        print("  " + experiment_command(out, counts, plan, joined=args.joined))
+    if args.plan:
+        command = [word for line in words for word in line]
+        print(measuring.sentence(measuring.measure(command), plan))
+
+
+def describe(plan: Plan, pairs: int) -> str:
+    """Return which training was chosen for so many pairs."""
+    passes = f"{plan.passes:.0f}" if plan.passes >= 10 else f"{plan.passes:.1f}"
+    batches = f"{plan.size.batches} x " if plan.size.batches > 1 else ""
+    text = (
+        f"training for {pairs:,} pairs: size {plan.size.name}, {plan.updates:,} updates of "
+        f"{batches}{plan.tokens:,} symbols, {passes} times through the text"
+    )
+    if plan.gpus == 0 and plan.size.name == LARGEST_WITHOUT_GPU:
+        suited = choose(pairs, 1, 1, gpus=1).size.name
+        if suited != plan.size.name:
+            text += f"\n(no GPU was found; with one, size {suited} suits so many pairs)"
+    return text

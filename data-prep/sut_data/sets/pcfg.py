@@ -22,6 +22,7 @@ from sut_data.kit.examples import (
     take_validation,
 )
 from sut_data.text.pairs import read_pairs
+from sut_data.waiting import waiting
 
 ADDRESS = (
     "https://raw.githubusercontent.com/i-machine-think/am-i-compositional/master/data/pcfgset/"
@@ -225,7 +226,8 @@ def read_split(files: dict[str, Path], split: str, limit: int | None) -> Parts:
         InputError: if one is wrong; see `check_counts` for the limit.
     """
     stems = stems_of(split)
-    read = {stem: read_file(files[f"{stem}.src"], files[f"{stem}.tgt"]) for stem in stems}
+    with waiting("reading PCFG SET"):
+        read = {stem: read_file(files[f"{stem}.src"], files[f"{stem}.tgt"]) for stem in stems}
     if split in SPLITS:
         parts = {part: read[stem] for part, stem in SPLITS[split].items()}
         found = {part: len(examples) for part, examples in parts.items()}

@@ -21,6 +21,7 @@ from sut_data.folders.archives import files_of, unpacking
 from sut_data.folders.raw_files import find, obtain
 from sut_data.kit.corpora import Corpus, Sets, make_parser, prepare
 from sut_data.text.treatment import Treatment
+from sut_data.waiting import waiting
 
 LANGUAGES = ("en", "de")
 TREATMENT = Treatment(languages=LANGUAGES, max_length=250, max_ratio=1.5)
@@ -99,9 +100,8 @@ def unpack(archive: Path, names: tuple[str, str], folder: Path) -> list[Path]:
         InputError: if the archive is damaged or lacks one.
     """
     missing = set(names)
-    with unpacking(archive):
+    with unpacking(archive), waiting(f"unpacking {archive.name}"):
         for name, stream in files_of(archive, names):
-            print(f"unpacking {name} ...", flush=True)
             with open(folder / name, "wb") as copy:
                 shutil.copyfileobj(stream, copy)
             missing.discard(name)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sut_data.errors import InputError
 from sut_data.files import read_lines, write_lines
+from sut_data.waiting import waiting
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("src", "tgt")
@@ -47,15 +48,19 @@ def checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def check_files(inputs: Inputs) -> None:
+def check_files(inputs: Inputs, further: str = "--also") -> None:
     """Refuse inputs that are absent, not files, or empty.
+
+    Args:
+        inputs: the files.
+        further: how further evaluation sets are given.
 
     Raises:
         InputError: naming the first such file and where it was given.
     """
     for name, path in inputs.files().items():
         split, _, part = name.partition(".")
-        option = f"--{split}" if split in SPLITS else f"--also {split}"
+        option = f"--{split}" if split in SPLITS else f"{further} {split}"
         if part not in SIDES:
             option = f"--column {split} {part}"
         if not path.exists():
@@ -136,12 +141,13 @@ def thin(inputs: Inputs, blank_in_train: bool, limit: int, folder: Path) -> Inpu
     Args, Raises:
         as `check_text`, by which all pairs are checked before.
     """
-    lines = check_text(inputs, blank_in_train)
     copies = {}
-    for name, path in inputs.files().items():
-        copies[name] = folder / name
-        total = lines[name.partition(".")[0]]
-        write_lines(copies[name], evenly_spaced(read_lines(path), total, limit))
+    with waiting("reading the text"):
+        lines = check_text(inputs, blank_in_train)
+        for name, path in inputs.files().items():
+            copies[name] = folder / name
+            total = lines[name.partition(".")[0]]
+            write_lines(copies[name], evenly_spaced(read_lines(path), total, limit))
     pairs = {split: (copies[f"{split}.src"], copies[f"{split}.tgt"]) for split in inputs.pairs}
     return Inputs(pairs, {key: copies[".".join(key)] for key in inputs.columns})
 

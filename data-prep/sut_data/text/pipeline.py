@@ -18,17 +18,23 @@ from typing import NamedTuple
 from sut_data.files import read_lines
 from sut_data.text.chunks import Pairs, cores, in_chunks, ordered_map, write_pairs
 from sut_data.text.pairs import SIDES, Inputs, check_text, copy_columns, read_pairs
-from sut_data.text.segmentation import Segmenter
+from sut_data.text.segmentation import Segmenter, Vocabulary
 from sut_data.text.subwords import (
     SENTENCEPIECE_SENTENCES,
     count_words,
     learn_bpe,
     learn_sentencepiece,
 )
-from sut_data.text.tokenization import TextSide, save_tokenization, text_side
+from sut_data.text.tokenization import (
+    TextSide,
+    load_tokenization,
+    save_tokenization,
+    text_side,
+)
 from sut_data.text.treatment import Counts, Treatment
+from sut_data.waiting import waiting
 
-PARALLEL_FROM = 10_000  # training pairs; below, starting processes costs more than it saves
+PARALLEL_FROM = 10_000  # pairs of a set; below, starting processes costs more than it saves
 
 
 class Tokenized(NamedTuple):
@@ -61,6 +67,11 @@ def tokenize_chunk(treatment: Treatment, training: bool, chunk: Pairs) -> Tokeni
     return Tokenized(words, raw, counts)
 
 
+def workers_for(lines: dict[str, int]) -> int:
+    """Return how many processes are worth their start, for sets of so many pairs."""
+    return cores() if max(lines.values()) >= PARALLEL_FROM else 1
+
+
 def tokenize(
     inputs: Inputs, treatment: Treatment, lines: dict[str, int], words: Path, text: Path
 ) -> tuple[Counter[str], Counter[str]]:
@@ -69,7 +80,7 @@ def tokenize(
     Returns:
         how often each word occurs on each side of the training text; empty without BPE.
     """
-    workers = cores() if lines["train"] >= PARALLEL_FROM else 1
+    workers = workers_for(lines)
     counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for split, pair in inputs.pairs.items():
         work = partial(tokenize_chunk, treatment, split == "train")
@@ -119,7 +130,8 @@ def learn(
             learn_bpe(total, treatment.size, model)
         else:
             sentences = sample([words / f"train.{side}" for side in group], lines)
-            learn_sentencepiece(sentences, treatment.size, model, cores())
+            with waiting("learning sentencepiece"):
+                learn_sentencepiece(sentences, treatment.size, model, cores())
         models.update(dict.fromkeys(group, model))
     return {
         side: TextSide(language, treatment.subwords, models.get(side))
@@ -127,13 +139,22 @@ def learn(
     }
 
 
-def prepare_text(inputs: Inputs, treatment: Treatment, folder: Path) -> dict[str, Counts]:
+def prepare_text(
+    inputs: Inputs, treatment: Treatment, folder: Path, prepared: Path | None = None
+) -> dict[str, Counts]:
     """Check all files and write what will be binarised to `<folder>/text`.
 
     There will be `<split>.src` and `<split>.tgt` with symbols between spaces, the columns, and,
     where the symbols are not the words of the files, `<split>.raw.src` and `<split>.raw.tgt` of the
     evaluation sets: the text as it was given, for scores on readable text. (Of text that came
     tokenised, it is what Moses' detokeniser makes of it.)
+
+    Args:
+        inputs: the files.
+        treatment: what is done to their text.
+        folder: where to write.
+        prepared: a folder made by the same treatment, to which the files are further sets: its
+            subwords and vocabulary are taken. None: the files have a training text.
 
     Returns:
         the counts of each split.
@@ -143,16 +164,21 @@ def prepare_text(inputs: Inputs, treatment: Treatment, folder: Path) -> dict[str
     """
     text, words = folder / "text", folder / "words"
     text.mkdir()
-    lines = check_text(inputs, treatment.cleans)
+    with waiting("checking the text"):
+        lines = check_text(inputs, treatment.cleans)
     files, sides = inputs.pairs, {side: TextSide() for side in SIDES}
     if treatment.changes_text:
         words.mkdir()
         counts = tokenize(inputs, treatment, lines, words, text)
-        sides = learn(treatment, counts, words, lines["train"], folder)
-        save_tokenization(folder, sides)
+        if prepared is None:
+            sides = learn(treatment, counts, words, lines["train"], folder)
+            save_tokenization(folder, sides)
+        else:
+            sides = load_tokenization(prepared)
         files = {split: (words / f"{split}.src", words / f"{split}.tgt") for split in inputs.pairs}
-    parallel = treatment.subwords != "words" and lines["train"] >= PARALLEL_FROM
-    segmenter = Segmenter(treatment, sides, text, cores() if parallel else 1)
+    workers = workers_for(lines) if treatment.subwords != "words" else 1
+    vocabulary = None if prepared is None else Vocabulary.of(prepared)
+    segmenter = Segmenter(treatment, sides, text, workers, vocabulary)
     result = {split: segmenter.write(split, pair, lines[split]) for split, pair in files.items()}
     copy_columns(inputs, text, segmenter.dropped)
     shutil.rmtree(words, ignore_errors=True)

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from sut_data.errors import InputError
+from sut_data.files import read_lines
 from sut_data.text.chunks import Pairs, in_chunks, ordered_map, write_pairs
 from sut_data.text.pairs import SIDES, read_pairs
 from sut_data.text.tokenization import TextSide, text_side
@@ -28,6 +29,17 @@ class Vocabulary:
     def __init__(self, joined: bool) -> None:
         source: set[str] = set()
         self.sides = (source, source if joined else set())
+
+    @classmethod
+    def of(cls, folder: Path) -> Vocabulary:
+        """Return that of a prepared folder, from its dictionaries."""
+        vocabulary = cls(joined=False)
+        for side, known in zip(SIDES, vocabulary.sides):
+            for line in read_lines(folder / f"dict.{side}.txt"):
+                symbol, _, count = line.partition(" ")
+                if count != "0":  # fairseq fills dictionaries up with words that do not occur
+                    known.add(symbol)
+        return vocabulary
 
     def add(self, pair: tuple[list[str], list[str]]) -> None:
         """Add the symbols of a training pair."""
@@ -55,20 +67,26 @@ def unfit(lengths: tuple[int, int], treatment: Treatment) -> str | None:
 
 
 class Segmenter:
-    """Writes the symbols of one split after the other, the training text first.
+    """Writes the symbols of one split after the other, the training text first if it is among them.
 
     Args:
         treatment: what is done to the text.
         sides: how each side is segmented.
         text: folder to write `<split>.src` and `<split>.tgt` to.
         workers: number of processes.
+        vocabulary: of the training text; None: it is the first split that is written.
 
     Attributes:
         dropped: numbers of the training pairs that were left out, counted from 0.
     """
 
     def __init__(
-        self, treatment: Treatment, sides: dict[str, TextSide], text: Path, workers: int
+        self,
+        treatment: Treatment,
+        sides: dict[str, TextSide],
+        text: Path,
+        workers: int,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self.treatment = treatment
         source, target = (sides[side] for side in SIDES)
@@ -76,7 +94,7 @@ class Segmenter:
         self.text = text
         self.workers = workers
         self.dropped: set[int] = set()
-        self._vocabulary = Vocabulary(treatment.joined)
+        self._vocabulary = vocabulary or Vocabulary(treatment.joined)
 
     def write(self, split: str, files: tuple[Path, Path], lines: int) -> Counts:
         """Segment the `lines` pairs of two files and write them, but for unfit training pairs.

@@ -21,6 +21,7 @@ from sut_data.kit.examples import Example, Parts, check_counts, make_parser, pre
 from sut_data.sets.cfq import sparql
 from sut_data.sets.cfq.official import download, find_official, official_files, read_official
 from sut_data.text.pairs import read_pairs
+from sut_data.waiting import waiting
 
 SIDES = {"train": "train", "valid": "dev", "test": "test"}
 MCD_SIZES = {"train": 95_743, "valid": 11_968, "test": 11_968}
@@ -164,7 +165,8 @@ def main(program: str, argv: Sequence[str]) -> None:
     raw = download() if args.raw is None else args.raw
 
     def make_parts() -> Parts:
-        parts = read_split(raw, args.split, not args.no_simplify)
+        with waiting("reading CFQ"):
+            parts = read_split(raw, args.split, not args.no_simplify)
         found = {part: len(examples) for part, examples in parts.items()}
         check_counts(f"CFQ {args.split}", found, PUBLISHED_SIZES[args.split], args.limit)
         report_lengths(parts)

@@ -25,6 +25,7 @@ from sut_data.kit.examples import (
     take_validation,
 )
 from sut_data.sets.listops.expressions import Lengths, evaluate, generate
+from sut_data.waiting import waiting
 
 LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
 LRA_LENGTHS = Lengths(500, 2000)
@@ -109,7 +110,8 @@ def read_parts(files: dict[str, Path], args: argparse.Namespace) -> Parts:
     """
     parts: Parts = {}
     for part, name in zip(["train", "test", *list(files)[2:]], files):
-        parts[part] = read_file(files[name])
+        with waiting(f"reading {name}"):
+            parts[part] = read_file(files[name])
         kind = name.partition("_")[0]
         published = {part: PUBLISHED_LINES[kind]} if kind in PUBLISHED_LINES else {}
         check_counts(f"ListOps {name}", {part: len(parts[part])}, published, args.limit)

@@ -18,6 +18,7 @@ from sut_data.sets.long_lookup_tables.generation import (
     make_tables,
 )
 from sut_data.sets.long_lookup_tables.variants import VARIANTS, Lookup, Tables, Variant, parse
+from sut_data.waiting import waiting
 
 COLUMNS = ["attention", "tables", "set"]
 # The folder of a variant, here and in the repository of its authors.
@@ -185,13 +186,14 @@ def main(program: str, argv: Sequence[str]) -> None:
     files = {} if args.raw is None else find_files(args.raw, args.split)
 
     def make() -> Parts:
-        if files:
-            lookups, tables = read_all(files, variant)
-        else:
-            draw = Draw(args.seed)
-            lookups, tables = make_lookups(draw), make_tables(draw)
-            if args.split == "noisy":
-                lookups = add_noise(draw, lookups)
+        with waiting("making the lookups"):
+            if files:
+                lookups, tables = read_all(files, variant)
+            else:
+                draw = Draw(args.seed)
+                lookups, tables = make_lookups(draw), make_tables(draw)
+                if args.split == "noisy":
+                    lookups = add_noise(draw, lookups)
         found = {part: len(some) for part, some in lookups.items()}
         name = f"long lookup tables, {args.split} ({'published files' if files else 'generated'})"
         check_counts(name, found, PUBLISHED_SIZES, args.limit)

@@ -13,6 +13,7 @@ from sut_data.kit.examples import Parts, check_counts, make_parser, prepare, tak
 from sut_data.sets.scan.files import ALL_TASKS, Published, overlap, read_pairs
 from sut_data.sets.scan.grammar import all_pairs
 from sut_data.sets.scan.splits import MCD_SIZES, OTHER_NAMES, PUBLISHED_SIZES, SPLITS, cut_off
+from sut_data.waiting import waiting
 
 ALL_PAIRS = 20_910
 
@@ -24,7 +25,8 @@ def cut_off_source(raw: Path | None, longest: int, limit: int | None) -> Source:
     files = [] if raw is None else [find(raw, ALL_TASKS)]
 
     def make() -> Parts:
-        pairs = read_pairs(files[0]) if files else all_pairs()
+        with waiting("making SCAN"):
+            pairs = read_pairs(files[0]) if files else all_pairs()
         name = f"SCAN cut-off {longest} ({'published files' if files else 'generated'})"
         check_counts(name, {"pairs": len(pairs)}, {"pairs": ALL_PAIRS}, limit)
         return cut_off(pairs, longest)
@@ -37,7 +39,8 @@ def split_source(raw: Path | None, split: str, limit: int | None) -> Source:
     published = None if raw is None else Published(raw, split)
 
     def make() -> Parts:
-        parts = SPLITS[split]()._asdict() if published is None else published.read()
+        with waiting("making SCAN"):
+            parts = SPLITS[split]()._asdict() if published is None else published.read()
         found = {part: len(pairs) for part, pairs in parts.items()}
         name = f"SCAN {split} ({'generated' if published is None else 'published files'})"
         check_counts(name, found, {**PUBLISHED_SIZES, **MCD_SIZES}[split], limit)
@@ -59,7 +62,8 @@ def own_source(args: argparse.Namespace) -> Source:
             raise InputError(f"--{part} {path}: there is no such file; check its path.")
 
     def make() -> Parts:
-        parts = {part: read_pairs(path, any_language=True) for part, path in files.items()}
+        with waiting("reading the files"):
+            parts = {part: read_pairs(path, any_language=True) for part, path in files.items()}
         counts = (f"{len(pairs):,} {part}" for part, pairs in parts.items())
         print(f"SCAN, files of your own: {', '.join(counts)}.")
         shared = overlap(parts)

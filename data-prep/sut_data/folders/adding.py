@@ -1,0 +1,138 @@
+"""Further evaluation sets in a folder that was prepared before, made as the folder was.
+
+They are made beside the folder, with its tokenisation, subwords and dictionaries, and then renamed
+into it. The new stamp, which is written last, makes them part of the folder. Until then a journal
+(`prepared.ADDED`) names them, so that what a killed process leaves is deleted by the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sut_data.errors import InputError
+from sut_data.folders.binarise import LOG, binarise, check_binarised
+from sut_data.folders.making import LAYOUT
+from sut_data.folders.prepared import (
+    ADDED,
+    STAMP,
+    file_sizes,
+    hidden_folder,
+    is_whole,
+    read_stamp,
+    set_of,
+    write_stamp,
+)
+from sut_data.interrupts import uninterrupted
+from sut_data.text.pairs import SIDES, Inputs, checksum
+from sut_data.text.pipeline import prepare_text
+from sut_data.text.treatment import Counts, Treatment
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Let nobody else add sets to a folder meanwhile.
+
+    Raises:
+        InputError: if somebody does.
+    """
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"another process is adding a set to {out}: wait for it.") from None
+        yield
+    finally:
+        os.close(folder)
+
+
+def read_folder(out: Path) -> tuple[dict[str, Any], Treatment]:
+    """Return the stamp of a folder, and what was done to its text.
+
+    Raises:
+        InputError: if it was not made by this version, or is not whole.
+    """
+    stamp = read_stamp(out) if (out / STAMP).is_file() else None
+    if stamp is None:
+        raise InputError(f"{out} is not a folder that `sut-prepare` made: make one first.")
+    if stamp["made_from"].get("layout") != LAYOUT:
+        raise InputError(f"{out} was made by another version of this program: make it again.")
+    if not is_whole(out, stamp):
+        raise InputError(f"{out} lacks files that were in it: make it again.")
+    fields = {name: stamp["made_from"][name] for name in Treatment._fields}
+    source, target = fields.pop("languages")
+    return stamp, Treatment(languages=(source, target), **fields)
+
+
+def add(out: Path, inputs: Inputs) -> dict[str, Counts]:
+    """Add sets to a prepared folder, all or none of them.
+
+    Args:
+        out: its absolute path.
+        inputs: files of the new sets, whose names are not in the folder.
+
+    Returns:
+        the counts of each new set.
+
+    Raises:
+        InputError: if the folder or the files cannot be used.
+    """
+    with alone(out):
+        stamp, treatment = read_folder(out)
+        _check_room(out, inputs)
+        with hidden_folder(out, "also") as folder:
+            counts = prepare_text(inputs, treatment, folder, prepared=out)
+            binarise(folder, counts, treatment.joined, 1, prepared=out)
+            check_binarised(folder, counts)
+            for name in (LOG, *(f"dict.{side}.txt" for side in SIDES)):
+                (folder / name).unlink()
+            sizes = file_sizes(folder)
+            also = {name: checksum(path) for name, path in inputs.files().items()}
+            if read_stamp(out) != stamp:
+                raise InputError(f"{out} has been changed by another process: try again.")
+            new = {
+                **stamp,
+                "counts": {**stamp["counts"], **counts},
+                "files": dict(sorted({**stamp["files"], **sizes}.items())),
+                "also": {**stamp.get("also", {}), **also},
+            }
+            _put(folder, out, new)
+    return counts
+
+
+def _check_room(out: Path, inputs: Inputs) -> None:
+    """Refuse names that files of the folder have already, whoever put them there.
+
+    Raises:
+        InputError: naming one such file.
+    """
+    for name in sorted(file_sizes(out)):
+        if set_of(name) in inputs.pairs:
+            raise InputError(f"{out} has a file {name} already: choose another name for the set.")
+
+
+def _put(folder: Path, out: Path, stamp: dict[str, Any]) -> None:
+    """Rename all files of `folder` into `out`, and write its new stamp."""
+    names = list(file_sizes(folder))
+    for name in names:
+        with open(folder / name, "rb") as file:
+            os.fsync(file.fileno())
+    journal = out / f".{os.getpid()}-{ADDED}"
+    with uninterrupted():
+        try:
+            journal.write_text(json.dumps(sorted(set(map(set_of, names)))), encoding="utf-8")
+            for name in names:
+                (folder / name).rename(out / name)
+            write_stamp(out, stamp)
+        except BaseException:
+            for name in names:
+                (out / name).unlink(missing_ok=True)
+            raise
+        finally:
+            journal.unlink(missing_ok=True)

@@ -1,0 +1,191 @@
+"""Which training suits a training text: model, batches, schedule and checkpoints by its size.
+
+The rule, all of it (`choose`):
+
+    size    training pairs   model                       a batch  passes  updates
+    tiny    up to 5,000      sut_tiny, dropout 0.3         1,024      60  600 to 5,000
+    small   up to 100,000    sut_tiny with 8 experts       2,048      11  1,000 to 30,000
+    medium  up to 1,000,000  states of 256, 6 steps        8,192      40  10,000 to 60,000
+    large   more             sut_base                 32 x 8,192     100  20,000 to 100,000
+
+- A pass is once through the training text. Updates are as many as make these passes, rounded up to
+  two digits, within the bounds.
+- Without a GPU there is nothing above small.
+- The model is validated and saved `validations` times. The last checkpoint and the 5 best stay.
+- tiny and small let the learning rate decay to zero, without which few updates do not reach far;
+  medium and large divide it by the root of the number of updates.
+
+small is size small of the experiment `multi30k`, large the recipe of Tan et al. (2023) for WMT'14;
+medium lies between them. The experiment `parallel_text` has the same sizes; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sut_data.text.treatment import Counts
+
+KEPT = 5  # best checkpoints, for their mean
+_NEVER = 100_000  # epochs: fairseq would validate and save after each one, however short
+
+Options = dict[str, str | bool]  # of fairseq-train, without dashes; True: without a value
+
+
+@dataclass(frozen=True)
+class Size:
+    """A row of the rule.
+
+    Attributes:
+        name: of the size, in the experiment `parallel_text` too.
+        pairs: at most so many; None: any number.
+        model: architecture and options of the model.
+        tokens: of a batch, on the longer side.
+        batches: of an update, on all GPUs together.
+        passes: through the training text.
+        updates: the fewest and the most.
+        validations: how often the model is validated and saved.
+        schedule: options of the learning rate.
+        decays: whether it decays to zero with the last update.
+    """
+
+    name: str
+    pairs: int | None
+    model: Options
+    tokens: int
+    passes: int
+    updates: tuple[int, int]
+    validations: int
+    schedule: Options
+    batches: int = 1
+    decays: bool = False
+
+
+SIZES: tuple[Size, ...] = (
+    Size(
+        "tiny", 5_000,
+        {"arch": "sut_tiny", "dropout": "0.3"},
+        1_024, 60, (600, 5_000), 10,
+        {"lr": "2e-3", "lr-scheduler": "polynomial_decay", "warmup-updates": "100"}, decays=True,
+    ),
+    Size(
+        "small", 100_000,
+        {"arch": "sut_tiny", "attention-experts": "8", "ffn-experts": "8", "dropout": "0.1"},
+        2_048, 11, (1_000, 30_000), 10,
+        {"lr": "5e-3", "lr-scheduler": "polynomial_decay", "warmup-updates": "100"}, decays=True,
+    ),
+    Size(
+        "medium", 1_000_000,
+        {
+            "arch": "sut_tiny", "encoder-embed-dim": "256", "encoder-ffn-embed-dim": "256",
+            "attention-head-dim": "32", "encoder-layers": "6", "decoder-layers": "6",
+            "dropout": "0.3", "attention-dropout": "0.1",
+        },
+        8_192, 40, (10_000, 60_000), 20,
+        {"lr": "1e-3", "lr-scheduler": "inverse_sqrt", "warmup-updates": "2000"},
+    ),
+    Size(
+        "large", None, {"arch": "sut_base"},
+        8_192, 100, (20_000, 100_000), 50,
+        {"lr": "7e-4", "lr-scheduler": "inverse_sqrt", "warmup-updates": "4000"}, batches=32,
+    ),
+)  # fmt: skip
+LARGEST_WITHOUT_GPU = "small"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training that suits a folder.
+
+    Attributes:
+        size: row of the rule.
+        updates: how many.
+        tokens: of a batch.
+        gpus: that compute together; 0: on the CPU.
+        passes: how often the updates go through the training text.
+    """
+
+    size: Size
+    updates: int
+    tokens: int
+    gpus: int
+    passes: float
+
+    @property
+    def interval(self) -> int:
+        """Updates between two validations."""
+        return max(1, self.updates // self.size.validations)
+
+    def options(self) -> Options:
+        """Options of fairseq-train, but for those of the folder itself."""
+        size, updates = self.size, str(self.updates)
+        decay = {"total-num-update": updates} if size.decays else {}
+        together = -(-size.batches // max(1, self.gpus))
+        return {
+            **size.model,
+            "criterion": "cross_entropy_with_auxiliary",
+            "label-smoothing": "0.1",
+            "mutual-information-weight": "0.001",
+            "expected-depth-weight": "0.0001",
+            "optimizer": "adam",
+            "adam-betas": "(0.9, 0.98)",
+            "adam-eps": "1e-9",
+            "clip-norm": "1.0",
+            **size.schedule,
+            **decay,
+            "max-update": updates,
+            "max-tokens": str(self.tokens),
+            **({"update-freq": str(together)} if together > 1 else {}),
+            "required-batch-size-multiple": "1",
+            "validate-interval": str(_NEVER),
+            "validate-interval-updates": str(self.interval),
+            "save-interval": str(_NEVER),
+            "save-interval-updates": str(self.interval),
+            "no-epoch-checkpoints": True,
+            "keep-interval-updates": "1",
+            "keep-best-checkpoints": str(KEPT),
+            "best-checkpoint-metric": "nll_loss",
+            **({"cpu": True} if self.gpus == 0 else {}),
+        }
+
+
+def choose(pairs: int, symbols: int, longest: int, gpus: int) -> Plan:
+    """Choose the training that suits a training text, by the rule above.
+
+    Args:
+        pairs: of the training text.
+        symbols: of its longer side, with an end for each sentence.
+        longest: symbols of the longest sentence of any set, with its end; a batch must hold it.
+        gpus: that compute together; 0 without any.
+    """
+    allowed = SIZES
+    if gpus == 0:
+        names = [size.name for size in SIZES]
+        allowed = SIZES[: names.index(LARGEST_WITHOUT_GPU) + 1]
+    fitting = (size for size in allowed if size.pairs is not None and pairs <= size.pairs)
+    size = next(fitting, allowed[-1])
+    tokens = max(size.tokens, longest)
+    one_pass = symbols / (tokens * size.batches)  # updates
+    fewest, most = size.updates
+    updates = min(max(rounded_up(size.passes * one_pass), fewest), most)
+    return Plan(size, updates, tokens, gpus, updates / one_pass)
+
+
+def rounded_up(number: float) -> int:
+    """Round up to a whole number of two digits and zeros."""
+    step = 1
+    while number > 99 * step:
+        step *= 10
+    return -int(-number // step) * step
+
+
+def plan_for(counts: Mapping[str, Counts], symbols: int, gpus: int) -> Plan:
+    """`choose` for a prepared folder.
+
+    Args:
+        counts: of its sets.
+        symbols: of the longer side of train, with an end for each sentence.
+        gpus: that compute together.
+    """
+    longest = 1 + max(max(row.longest_src, row.longest_tgt) for row in counts.values())
+    return choose(counts["train"].pairs, symbols, longest, gpus)

@@ -1,0 +1,135 @@
+"""Commands that train on a prepared folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from sut_data.folders.choosing import Plan
+from sut_data.folders.raw_files import checkout
+from sut_data.text.treatment import Counts
+
+FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
+DEFAULT_TASK = "translation"
+# Options that begin a line of the command that is printed.
+_FIRST = (
+    "arch",
+    "criterion",
+    "mutual-information-weight",
+    "optimizer",
+    "lr",
+    "max-update",
+    "validate-interval",
+    "save-interval",
+    "keep-interval-updates",
+)
+
+
+def gpus_here() -> int:
+    """Count the GPUs that a training on this machine would find.
+
+    torch knows, but importing it costs seconds. `CUDA_VISIBLE_DEVICES` counts as it does for torch.
+    """
+    try:
+        found = subprocess.run(
+            ["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    number = sum(line.startswith("GPU ") for line in found.splitlines())
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return number
+    named = [one.strip() for one in visible.split(",") if one.strip()]
+    return min(number, named.index("-1") if "-1" in named else len(named))
+
+
+def user_dir() -> str:
+    """Return the folder of the plugin: that of the checkout, or where pip put it."""
+    repository = checkout()
+    if repository is not None:
+        return str(repository / "sut_fairseq")
+    plugin = find_spec("sut_fairseq")  # which does not import it
+    places = plugin.submodule_search_locations if plugin is not None else None
+    return places[0] if places else "sut_fairseq"
+
+
+def training_words(
+    out: Path,
+    counts: Mapping[str, Counts],
+    plan: Plan,
+    *,
+    joined: bool,
+    arch: str | None = None,
+    task: str = DEFAULT_TASK,
+) -> list[list[str]]:
+    """Return a `fairseq-train` command as words, in groups that belong on one line.
+
+    Args:
+        out: the prepared folder.
+        counts: of its sets.
+        plan: what `choose` says.
+        joined: whether both sides share their dictionary.
+        arch: another architecture, without the plan's options of the model.
+        task: of fairseq.
+    """
+    installed = Path(sys.executable).with_name("fairseq-train")
+    on_path = shutil.which("fairseq-train")
+    program = str(installed) if on_path is None and installed.exists() else "fairseq-train"
+    options = plan.options()
+    if arch is not None:
+        own = {name: value for name, value in options.items() if name not in plan.size.model}
+        options = {"arch": arch, **own}
+    first = [program, str(out)]
+    if task != DEFAULT_TASK:
+        first += ["--task", task]
+    # An architecture may share what two dictionaries cannot, or not share what one could.
+    sharing = "--share-all-embeddings" if joined else "--separate-embeddings"
+    lines = [first, ["--user-dir", user_dir(), sharing]]
+    for name, value in options.items():
+        if name in _FIRST:
+            lines.append([])
+        lines[-1] += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    lines.append(["--save-dir", f"checkpoints/{out.name}", *position_options(counts)])
+    return lines
+
+
+def in_lines(words: list[list[str]]) -> str:
+    """Return a command over several lines, as a shell reads it."""
+    return " \\\n    ".join(shlex.join(line) for line in words)
+
+
+def experiment_command(out: Path, counts: Mapping[str, Counts], plan: Plan, *, joined: bool) -> str:
+    """Return the command that trains the same by the experiment `parallel_text`."""
+    line = ["sut-experiment", "train", "parallel_text", "--size", plan.size.name]
+    line += ["--updates", str(plan.updates), "--data", str(out), "--out", f"runs/{out.name}"]
+    own = [] if joined else ["--separate-embeddings"]
+    if plan.tokens != plan.size.tokens:
+        own += ["--max-tokens", str(plan.tokens)]
+    own += position_options(counts)
+    return shlex.join([*line, *(["--", *own] if own else [])])
+
+
+def script_command(name: str, out: Path, counts: Mapping[str, Counts]) -> str:
+    """Return the command that trains the experiment of a data set and suits the folder."""
+    more = position_options(counts)
+    command = ["sut-experiment", "train", name, "--data", str(out), *(["--"] if more else [])]
+    return shlex.join([*command, *more])
+
+
+def position_options(counts: Mapping[str, Counts]) -> list[str]:
+    """Return the options without which fairseq would leave the longest pairs out."""
+    options = []
+    for side, longest in (
+        ("source", max(row.longest_src for row in counts.values()) + 1),
+        ("target", max(row.longest_tgt for row in counts.values()) + 1),
+    ):
+        if longest > FAIRSEQ_DEFAULT_MAX_POSITIONS:
+            options += [f"--max-{side}-positions", str(longest)]
+    return options
