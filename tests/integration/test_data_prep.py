@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from sut_data.folders.report import script_command, training_command
+from sut_data.folders.choosing import plan_for
+from sut_data.folders.training import in_lines, script_command, training_words
 from sut_data.text.treatment import Counts
 from tests.integration import commands
 
@@ -34,6 +35,8 @@ def cli_main():
                 lines = stream.read().splitlines()
             with open(f"{name}.src-tgt.{side}.idx", "wb") as stream:
                 stream.write(struct.pack("<9sQBQ", b"MMIDIDX\\0\\0", 1, 4, len(lines)))
+            with open(f"{name}.src-tgt.{side}.bin", "wb") as stream:
+                stream.write(b"word" * sum(len(line.split()) + 1 for line in lines))
         with open(f"dict.{side}.txt", "w") as stream:
             stream.write("word 1\\n")
 """
@@ -89,14 +92,42 @@ def fake_fairseq(folder: Path, body: str) -> dict[str, str]:
 def test_the_printed_command_trains(
     repository: Path, tiny: Path, tmp_path: Path, options: list[str]
 ) -> None:
-    """As it is printed, but for a smaller model and one update."""
+    """They are as printed, but for two updates."""
     result = run(command(repository, tiny, tmp_path / "out", *options), tmp_path)
     printed = result.stdout.partition("Train on it with:\n")[2]
-    program, *arguments = shlex.split(printed.replace("\\\n", " "))
-    shorter = ("--max-update", 1, "--cpu", "--num-workers", 0)
-    commands.run("fairseq-train", *arguments, *commands.SMALL, *shorter, cwd=tmp_path)
-    assert program.endswith("fairseq-train")
-    assert (tmp_path / "checkpoints" / "out" / "checkpoint_last.pt").exists()
+    alone, _, experiment = printed.partition("or, with scores and records, as an experiment:\n")
+    program, *arguments = shlex.split(alone.replace("\\\n", " "))
+    commands.run("fairseq-train", *arguments, "--max-update", 2, cwd=tmp_path)
+    assert program.endswith("fairseq-train") and "--cpu" in arguments
+    kept = {path.name for path in (tmp_path / "checkpoints" / "out").iterdir()}
+    assert "checkpoint_last.pt" in kept and "checkpoint1.pt" not in kept and len(kept) <= 4
+
+    if options:
+        return  # the commands of the README are an experiment on a joined dictionary
+    program, *arguments = shlex.split(experiment)
+    commands.run(program, *arguments, "--max-update", 2, cwd=tmp_path)
+    assert (tmp_path / "runs" / "out" / "checkpoints" / "checkpoint_best.pt").exists()
+
+
+def test_a_plan_is_measured(repository: Path, tiny: Path, tmp_path: Path) -> None:
+    words = command(repository, tiny, tmp_path / "out", "--plan")
+    result = run(words, tmp_path)
+    assert result.returncode == 0, result.stderr
+    measured = re.search(
+        r"Measured: (\S+) s for an update \(mean of 20\) on \d+ CPU cores?; the 600 updates will "
+        r"take about (\d+) (s|min) here\.\n$",
+        result.stdout,
+    )
+    assert measured is not None, result.stdout
+    seconds = int(measured[2]) * (60 if measured[3] == "min" else 1)
+    assert seconds >= 600 * float(measured[1]) * 0.9
+    assert result.stderr == "" and sorted(os.listdir(tmp_path)) == ["out", "text"]
+
+    wrong = run([*words, "--arch", "no_such"], tmp_path)
+    assert wrong.returncode == 1 and "Train on it with" in wrong.stdout
+    assert wrong.stderr.splitlines()[-1].endswith(
+        "fairseq-train failed with status 2; the end of its output is above. The data are prepared."
+    )
 
 
 def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
@@ -360,15 +391,19 @@ def test_bad_sets_and_columns_are_refused(
 
 def test_the_task_is_in_the_printed_command() -> None:
     counts = {"train": Counts(1, 5, 4, 0, 0)}
-    printed = training_command(Path("a"), counts, False, "sut_base", "other_task")
+    plan = plan_for(counts, 6, gpus=0)
+    printed = in_lines(training_words(Path("a"), counts, plan, joined=False, task="other_task"))
     assert printed.count("--task other_task") == printed.count("--task") == 1
-    assert "--task" not in training_command(Path("a"), counts, False, "sut_base")
+    assert "--task" not in in_lines(training_words(Path("a"), counts, plan, joined=False))
 
 
 def test_long_sentences_raise_the_limits() -> None:
     """The printed command must not make fairseq drop what was just prepared."""
     counts = {"train": Counts(1, 5, 1024, 0, 0), "test": Counts(1, 1023, 9, 0, 0)}
-    printed = training_command(Path("a b"), counts, False, "sut_base")
+    plan = plan_for(counts, 9, gpus=0)
+    printed = in_lines(training_words(Path("a b"), counts, plan, joined=False, arch="sut_base"))
+    assert "--max-tokens 1025 " in printed  # a batch holds the longest sentence
+    assert "--arch sut_base " in printed and "--dropout" not in printed
     assert "--max-target-positions 1025" in printed
     assert "--max-source-positions" not in printed
     assert "'a b'" in printed

@@ -9,6 +9,7 @@ import pytest
 from fairseq import options
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_data.folders import choosing
 from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.complexity import count
 from sut_fairseq.errors import InputError
@@ -68,6 +69,20 @@ def test_every_model_and_size(name: str) -> None:
             assert parsed.best_checkpoint_metric == experiment.metric
             lowest = experiment.metric in ("loss", "nll_loss")
             assert parsed.maximize_best_checkpoint_metric != lowest
+
+
+@pytest.mark.parametrize("size", [size.name for size in choosing.SIZES])
+@pytest.mark.parametrize("gpus", [0, 1, 4])
+def test_the_experiment_is_the_training_that_is_printed(size: str, gpus: int) -> None:
+    """`sut-prepare parallel_text` prints both commands."""
+    (row,) = [one for one in choosing.SIZES if one.name == size]
+    printed = choosing.Plan(row, 1234, row.tokens, gpus, 1.0).options()
+    (training,) = trainings("parallel_text", "sut", size, gpus, updates=1234)
+    ours = {"user-dir", "source-lang", "target-lang", "save-dir", "num-workers", "seed", "task"}
+    ours |= {"log-format", "log-interval", "share-all-embeddings"}
+    options = {name: value for name, value in mapping(training).items() if name not in ours}
+    assert options.pop("update-freq") == printed.pop("update-freq", "1")
+    assert options == printed
 
 
 ROUTER = {

@@ -66,7 +66,7 @@ SIZES: tuple[Size, ...] = (
         "tiny", 5_000,
         {"arch": "sut_tiny", "dropout": "0.3"},
         1_024, 60, (600, 5_000), 10,
-        {"lr": "2e-3", "lr-scheduler": "polynomial_decay", "warmup-updates": "100"}, decays=True,
+        {"lr": "5e-3", "lr-scheduler": "polynomial_decay", "warmup-updates": "100"}, decays=True,
     ),
     Size(
         "small", 100_000,

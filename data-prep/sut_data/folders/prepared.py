@@ -44,7 +44,7 @@ def file_sizes(folder: Path) -> dict[str, int]:
 def read_stamp(out: Path) -> dict[str, Any] | None:
     """Return the stamp of an earlier run, or None where no folder of ours is.
 
-    What a process left that was killed while it added sets is deleted.
+    What a process left that was killed while it wrote a stamp or added sets is deleted.
 
     Raises:
         InputError: if `out` is in use by something else, which must not be deleted.
@@ -61,6 +61,8 @@ def read_stamp(out: Path) -> dict[str, Any] | None:
         ) from None
     for journal in leftovers(out, ADDED):
         _take_back(out, journal, stamp)
+    for unfinished in leftovers(out, STAMP):
+        unfinished.unlink()
     return stamp
 
 

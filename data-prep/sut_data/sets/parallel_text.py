@@ -215,7 +215,7 @@ def print_training(args: argparse.Namespace, out: Path, counts: dict[str, Counts
 
 def describe(plan: Plan, pairs: int) -> str:
     """Return which training was chosen for so many pairs."""
-    passes = f"{plan.passes:.0f}" if plan.passes >= 10 else f"{plan.passes:.1f}"
+    passes = f"{plan.passes:,.0f}" if plan.passes >= 10 else f"{plan.passes:.1f}"
     batches = f"{plan.size.batches} x " if plan.size.batches > 1 else ""
     text = (
         f"training for {pairs:,} pairs: size {plan.size.name}, {plan.updates:,} updates of "
