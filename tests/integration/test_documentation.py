@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,6 +13,9 @@ import pytest
 import yaml
 
 from sut_data.commands import commands
+from sut_data.folders.choosing import choose
+from sut_data.folders.training import experiment_command, training_words, user_dir
+from sut_data.text.treatment import Counts
 from tests.documented import blocks, run_page
 from tests.integration.commands import run, words
 
@@ -29,8 +33,9 @@ def shorten(name: str, arguments: list[str]) -> list[str]:
     if name in FAIRSEQ:
         return [*arguments, "--cpu", "--num-workers", "0"]
     if name == "sut-experiment" and arguments[0] == "train":
-        own = [] if "--" in arguments else ["--"]
-        return ["train", "--updates", "3", *arguments[1:], *own, *SMALL]
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        ours, own = arguments[:end], arguments[end + 1 :]
+        return [*ours, "--updates", "3", "--", *own, *SMALL]
     return arguments
 
 
@@ -85,6 +90,29 @@ def test_fairseqs_own_commands(repository: Path, folder: Path) -> None:
     failed = run("fairseq-generate", folder / "data-bin/mine", "--path", path, "--cpu", ok=False)
     assert failed.status != 0
     assert failed.last_line in (repository / "docs" / "troubleshooting.md").read_text()
+
+
+def test_the_documented_trainings_are_those_that_are_printed(repository: Path) -> None:
+    """For the 29,000 pairs of Multi30k, without a GPU."""
+    counts = {"train": Counts(29_000, 60, 60, 0, 0)}
+    plan = choose(29_000, 455_190, 61, gpus=0)
+    out = Path("data-bin/mine")
+    line = experiment_command(out, counts, plan, joined=True)
+    for page in ("README.md", "docs/tutorial.md"):
+        found = "\n".join(block.code for block in blocks(repository / page))
+        assert [one for one in found.splitlines() if " train parallel_text" in one][0] == line
+
+    printed = [word for line in training_words(out, counts, plan, joined=True) for word in line]
+    (code,) = [
+        block.code
+        for block in blocks(repository / "docs" / "fairseq.md")
+        if block.code.startswith("fairseq-train")
+    ]
+    documented = shlex.split(code.replace("\\\n", " "))
+    documented[documented.index("--user-dir") + 1] = user_dir()
+    printed[0] = "fairseq-train"
+    printed.remove("--cpu")
+    assert documented == printed
 
 
 def test_blocks_that_are_not_run_say_why(repository: Path) -> None:
