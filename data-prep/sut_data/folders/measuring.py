@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sut_data.errors import InputError
@@ -101,7 +102,8 @@ def measure(command: Sequence[str], limit: float = LIMIT) -> Measured:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended just now
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
