@@ -76,7 +76,7 @@ def test_every_model_and_size(name: str) -> None:
 def test_the_experiment_is_the_training_that_is_printed(size: str, gpus: int) -> None:
     """`sut-prepare parallel_text` prints both commands."""
     (row,) = [one for one in choosing.SIZES if one.name == size]
-    printed = choosing.Plan(row, 1234, row.tokens, gpus, 1.0).options()
+    printed = choosing.Plan(row, row.share(gpus)[0], gpus, 1, updates=1234).options()
     (training,) = trainings("parallel_text", "sut", size, gpus, updates=1234)
     ours = {"user-dir", "source-lang", "target-lang", "save-dir", "num-workers", "seed", "task"}
     ours |= {"log-format", "log-interval", "share-all-embeddings"}

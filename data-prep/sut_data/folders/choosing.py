@@ -2,12 +2,13 @@
 
 The rule, all of it (`choose`):
 
-    size    training pairs   model                       a batch  passes  updates
-    tiny    up to 5,000      sut_tiny, dropout 0.3         1,024      60  600 to 5,000
-    small   up to 100,000    sut_tiny with 8 experts       2,048      11  1,000 to 30,000
-    medium  up to 1,000,000  states of 256, 6 steps        8,192      40  10,000 to 60,000
-    large   more             sut_base                 32 x 8,192     100  20,000 to 100,000
+    size    training pairs   model                    an update  passes  updates
+    tiny    up to 5,000      sut_tiny, dropout 0.3        1,024      60  600 to 5,000
+    small   up to 100,000    sut_tiny with 8 experts      2,048      11  1,000 to 30,000
+    medium  up to 1,000,000  states of 256, 6 steps       8,192      40  10,000 to 60,000
+    large   more             sut_base                32 x 8,192     100  20,000 to 100,000
 
+- An update has so many symbols on the longer side, over all GPUs together.
 - A pass is once through the training text. Updates are as many as make these passes, rounded up to
   two digits, within the bounds.
 - Without a GPU there is nothing above small.
@@ -22,7 +23,7 @@ medium lies between them. The experiment `parallel_text` has the same sizes; a t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sut_data.text.treatment import Counts
 
@@ -41,7 +42,7 @@ class Size:
         pairs: at most so many; None: any number.
         model: architecture and options of the model.
         tokens: of a batch, on the longer side.
-        batches: of an update, on all GPUs together.
+        batches: of an update, where the GPUs share batches; of 1 they share the tokens.
         passes: through the training text.
         updates: the fewest and the most.
         validations: how often the model is validated and saved.
@@ -59,6 +60,13 @@ class Size:
     schedule: Options
     batches: int = 1
     decays: bool = False
+
+    def share(self, gpus: int) -> tuple[int, int]:
+        """Return how many tokens a batch of one of the GPUs has, and how many batches it adds."""
+        gpus = max(1, gpus)
+        if self.batches == 1:
+            return -(-self.tokens // gpus), 1
+        return self.tokens, -(-self.batches // gpus)
 
 
 SIZES: tuple[Size, ...] = (
@@ -99,17 +107,32 @@ class Plan:
 
     Attributes:
         size: row of the rule.
-        updates: how many.
-        tokens: of a batch.
+        tokens: of a batch on one GPU.
         gpus: that compute together; 0: on the CPU.
-        passes: how often the updates go through the training text.
+        text: symbols of the training text, on its longer side.
+        updates: how many.
     """
 
     size: Size
-    updates: int
     tokens: int
     gpus: int
-    passes: float
+    text: int
+    updates: int = 0
+
+    @property
+    def batches(self) -> int:
+        """How many batches a GPU adds up for an update."""
+        return self.size.share(self.gpus)[1]
+
+    @property
+    def symbols(self) -> int:
+        """Of an update, on the longer side."""
+        return self.tokens * self.batches * max(1, self.gpus)
+
+    @property
+    def passes(self) -> float:
+        """How often the updates go through the training text."""
+        return self.updates * self.symbols / self.text
 
     @property
     def interval(self) -> int:
@@ -120,7 +143,6 @@ class Plan:
         """Options of fairseq-train, but for those of the folder itself."""
         size, updates = self.size, str(self.updates)
         decay = {"total-num-update": updates} if size.decays else {}
-        together = -(-size.batches // max(1, self.gpus))
         return {
             **size.model,
             "criterion": "cross_entropy_with_auxiliary",
@@ -135,7 +157,7 @@ class Plan:
             **decay,
             "max-update": updates,
             "max-tokens": str(self.tokens),
-            **({"update-freq": str(together)} if together > 1 else {}),
+            **({"update-freq": str(self.batches)} if self.batches > 1 else {}),
             "required-batch-size-multiple": "1",
             "validate-interval": str(_NEVER),
             "validate-interval-updates": str(self.interval),
@@ -164,11 +186,10 @@ def choose(pairs: int, symbols: int, longest: int, gpus: int) -> Plan:
         allowed = SIZES[: names.index(LARGEST_WITHOUT_GPU) + 1]
     fitting = (size for size in allowed if size.pairs is not None and pairs <= size.pairs)
     size = next(fitting, allowed[-1])
-    tokens = max(size.tokens, longest)
-    one_pass = symbols / (tokens * size.batches)  # updates
+    plan = Plan(size, max(size.share(gpus)[0], longest), gpus, symbols)
     fewest, most = size.updates
-    updates = min(max(rounded_up(size.passes * one_pass), fewest), most)
-    return Plan(size, updates, tokens, gpus, updates / one_pass)
+    updates = rounded_up(size.passes * symbols / plan.symbols)
+    return replace(plan, updates=min(max(updates, fewest), most))
 
 
 def rounded_up(number: float) -> int:

@@ -44,8 +44,7 @@ class Measured:
     def total(self, plan: Plan) -> float:
         """Time of a whole training."""
         validations = plan.size.validations * (self.validation or 0.0)
-        together = -(-plan.size.batches // max(1, plan.gpus))
-        return self.start + plan.updates * together * self.update + validations
+        return self.start + plan.updates * plan.batches * self.update + validations
 
 
 def measure(command: Sequence[str], limit: float = LIMIT) -> Measured:
@@ -149,7 +148,7 @@ def sentence(measured: Measured, plan: Plan) -> str:
     """Return what was measured, and what follows from it."""
     where = f"{plan.gpus} GPU" + "s" * (plan.gpus > 1) if plan.gpus else f"{cores()} CPU core"
     where += "s" * (not plan.gpus and cores() > 1)
-    batch = "an update" if plan.size.batches == 1 else "a batch"
+    batch = "an update" if plan.batches == 1 else "a batch"
     return (
         f"Measured: {measured.update:.2g} s for {batch} (mean of {measured.updates}) on {where}; "
         f"the {plan.updates:,} updates will take about {about(measured.total(plan))} here."

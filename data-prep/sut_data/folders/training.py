@@ -110,7 +110,7 @@ def experiment_command(out: Path, counts: Mapping[str, Counts], plan: Plan, *, j
     line = ["sut-experiment", "train", "parallel_text", "--size", plan.size.name]
     line += ["--updates", str(plan.updates), "--data", str(out), "--out", f"runs/{out.name}"]
     own = [] if joined else ["--separate-embeddings"]
-    if plan.tokens != plan.size.tokens:
+    if plan.tokens != plan.size.share(plan.gpus)[0]:
         own += ["--max-tokens", str(plan.tokens)]
     own += position_options(counts)
     return shlex.join([*line, *(["--", *own] if own else [])])

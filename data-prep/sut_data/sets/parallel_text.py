@@ -9,6 +9,7 @@ inputs and options a second run only reads the stamp.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -209,6 +210,7 @@ def print_training(args: argparse.Namespace, out: Path, counts: dict[str, Counts
         print("or, with scores and records, as an experiment:")
         print("  " + experiment_command(out, counts, plan, joined=args.joined))
     if args.plan:
+        sys.stdout.flush()
         command = [word for line in words for word in line]
         print(measuring.sentence(measuring.measure(command), plan))
 
@@ -216,10 +218,9 @@ def print_training(args: argparse.Namespace, out: Path, counts: dict[str, Counts
 def describe(plan: Plan, pairs: int) -> str:
     """Return which training was chosen for so many pairs."""
     passes = f"{plan.passes:,.0f}" if plan.passes >= 10 else f"{plan.passes:.1f}"
-    batches = f"{plan.size.batches} x " if plan.size.batches > 1 else ""
     text = (
         f"training for {pairs:,} pairs: size {plan.size.name}, {plan.updates:,} updates of "
-        f"{batches}{plan.tokens:,} symbols, {passes} times through the text"
+        f"{plan.symbols:,} symbols, {passes} times through the text"
     )
     if plan.gpus == 0 and plan.size.name == LARGEST_WITHOUT_GPU:
         suited = choose(pairs, 1, 1, gpus=1).size.name

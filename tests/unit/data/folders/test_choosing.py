@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sut_data.folders import training
-from sut_data.folders.choosing import KEPT, SIZES, Plan, choose, rounded_up
+from sut_data.folders.choosing import KEPT, SIZES, choose, rounded_up
 from sut_data.folders.training import experiment_command, gpus_here, in_lines, training_words
 from sut_data.text.treatment import Counts
 
@@ -81,11 +82,11 @@ def test_iwslt() -> None:
 
 def test_wmt14() -> None:
     """4,500,000 pairs of 30 symbols."""
-    for gpus, together in ((1, 32), (8, 4), (5, 7)):
+    for gpus, together, updates in ((1, 32, 52_000), (8, 4, 52_000), (5, 7, 48_000)):
         assert command(4_500_000, 135_000_000, gpus) == (
             "--arch sut_base\n--lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000\n"
-            f"--max-update 52000 --max-tokens 8192 --update-freq {together} "
-            "--required-batch-size-multiple 1\n" + kept(1040, gpus)
+            f"--max-update {updates} --max-tokens 8192 --update-freq {together} "
+            "--required-batch-size-multiple 1\n" + kept(updates // 50, gpus)
         )
     assert "--max-update 30000 --max-tokens 2048 " in command(4_500_000, 135_000_000, 0)
 
@@ -105,6 +106,15 @@ def test_the_borders_of_the_rule() -> None:
     assert longest.passes == pytest.approx(600 * 3_000 / 10_000)
 
 
+def test_several_gpus_share_a_batch() -> None:
+    """An update is the same on any number of them, and so is the number of updates."""
+    for gpus, tokens in ((1, 2_048), (2, 1_024), (3, 683)):
+        plan = choose(29_000, MULTI30K, 61, gpus)
+        assert (plan.tokens, plan.updates) == (tokens, 2_500)
+        assert plan.symbols in (2_048, 2_049)
+        assert plan.passes == pytest.approx(2_500 * 2_048 / MULTI30K, rel=1e-3)
+
+
 def test_rounding() -> None:
     numbers = (0.1, 99, 99.1, 100, 2_445, 2_500, 51_498)
     assert [*map(rounded_up, numbers)] == [1, 99, 100, 100, 2_500, 2_500, 52_000]
@@ -119,7 +129,7 @@ def test_the_experiment() -> None:
     assert experiment_command(Path("a/b"), short, plan, joined=False) == (
         f"{line} -- --separate-embeddings"
     )
-    longer = Plan(plan.size, plan.updates, 2_100, 0, plan.passes)
+    longer = replace(plan, tokens=2_100)
     assert experiment_command(Path("a/b"), counts, longer, joined=True) == (
         f"{line} -- --max-tokens 2100 --max-target-positions 2001"
     )
