@@ -72,6 +72,7 @@ setup(
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
             "sut-experiment = sut_fairseq.cli.experiment:main",
             "sut-export = sut_fairseq.cli.export:main",
+            "sut-import = sut_fairseq.cli.importing:main",
             "sut-macs = sut_fairseq.cli.macs:main",
             "sut-options = sut_fairseq.cli.options:main",
             "sut-prepare = sut_data.main:main",

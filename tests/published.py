@@ -73,7 +73,11 @@ def checkpoint(
         "model": OrderedDict((name, one.float().to(dtype)) for name, one in tensors.items()),
         "optimizer_history": [{"num_updates": 7, "optimizer_name": "FairseqAdam"}],
         "last_optimizer_state": {"state": {}},
-        "extra_state": {"train_iterator": {"epoch": 2}, "val_loss": 3.5, "metrics": []},
+        "extra_state": {
+            "train_iterator": {"epoch": 2, "iterations_in_epoch": 5},
+            "val_loss": 3.5,
+            "metrics": [],
+        },
     }
 
 

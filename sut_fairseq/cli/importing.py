@@ -37,7 +37,7 @@ def _main(arguments: argparse.Namespace) -> None:
     lines = []
     for path, one in outputs.items():
         with waiting("comparing"):
-            found = compare(imported.model, one, imported.settings.alpha_threshold, str(path))
+            found = compare(imported.model, one, imported.alpha_threshold, str(path))
         if found.differing:
             raise InputError(
                 f"the outputs in `{path}` differ at {found.differing:,} of {found.tokens:,} target "
@@ -69,7 +69,7 @@ def _summary(imported: Imported, out: Path) -> list[str]:
     chosen = imported.translation.options
     num_parameters = sum(tensor.numel() for tensor in imported.model.parameters())
     halting = [side for side in ("encoder", "decoder") if chosen[f"{side}_halting"] != "none"]
-    halts = f"alpha_threshold {imported.settings.alpha_threshold:g}" if halting else "no halting"
+    halts = f"alpha_threshold {imported.alpha_threshold:g}" if halting else "no halting"
     lines = [
         f"wrote {out}: {num_parameters:,} parameters, {chosen['attention_experts']} experts of "
         f"attention and {chosen['ffn_experts']} of feed-forward layers, "

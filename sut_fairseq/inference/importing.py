@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +42,7 @@ class Imported:
         source: what that checkpoint holds.
         model: the model, in evaluation mode.
         translation: its options and tensors.
+        alpha_threshold: at which its tokens stop.
         settings: of a training of such a model, as fairseq-train parses them.
         files: where its dictionaries are; None if they were not found.
     """
@@ -48,6 +51,7 @@ class Imported:
     source: Mapping[str, Any]
     model: Any
     translation: Translation
+    alpha_threshold: float
     settings: Namespace
     files: ModelFiles | None
 
@@ -57,11 +61,9 @@ class Imported:
         The state of the optimizer, which knew the tensors otherwise, is left out; numbers of
         updates and of epochs stay.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of hydra, about how fairseq calls it
-            cfg = OmegaConf.to_container(
-                convert_namespace_to_omegaconf(self.settings), resolve=True, enum_to_str=True
-            )
+        with _quiet_hydra():
+            config = convert_namespace_to_omegaconf(self.settings)
+        cfg = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
         assert isinstance(cfg, dict)
         self._take_over_task(cfg["task"])
         extra = self.source.get("extra_state") or {}
@@ -71,10 +73,17 @@ class Imported:
             "cfg": cfg,
             "model": self._tensors(),
             "criterion": None,
-            "optimizer_history": list(self.source.get("optimizer_history") or [{}]),
+            "optimizer_history": [self._history()],
             "task_state": {},
             "extra_state": {**kept, "imported_from": self.path.name},
         }
+
+    def _history(self) -> dict[str, Any]:
+        """How long the original was trained, in the form that fairseq expects."""
+        history = self.source.get("optimizer_history") or [{}]
+        updates = (history[-1] or {}).get("num_updates", 0)
+        names = dict(criterion_name="", optimizer_name="", lr_scheduler_state={})
+        return {**names, "num_updates": updates}
 
     def _take_over_task(self, task: dict[str, Any]) -> None:
         """Fill in how the original's data were read, and where they lie."""
@@ -134,7 +143,21 @@ def import_published(
         raise InputError(
             f"`{path}` cannot be imported: its tensors do not fit together ({reason})"
         ) from error
-    return Imported(path, source, model, translation, settings, files)
+    return Imported(path, source, model, translation, config.alpha_threshold, settings, files)
+
+
+@contextmanager
+def _quiet_hydra() -> Iterator[None]:
+    """Keep to ourselves what hydra says about how fairseq calls it."""
+    logger = logging.getLogger("hydra")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _find_dictionaries(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +43,8 @@ class Agreement:
     Attributes:
         difference: greatest absolute difference of a logit, over all target tokens but padding.
         tokens: number of these tokens.
-        differing: how many of them have a logit that differs by more than `TOLERANCE`, as a part
-            of the original's where that is greater than 1.
+        differing: how many of them have a logit that differs by more than `TOLERANCE`, or by more
+            than that part of the token's greatest logit if this is greater than 1.
         alpha_threshold: the threshold of the comparison.
     """
 
@@ -69,9 +68,7 @@ def read_outputs(path: Path) -> Outputs:
                 content: Any = {name: torch.from_numpy(archive[name]) for name in archive.files}
         else:
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, ValueError, RuntimeError, TypeError, KeyError) as error:
-        raise InputError(_unreadable(path, error)) from error
-    except (zipfile.BadZipFile, Exception) as error:
+    except Exception as error:  # damaged bytes make either reader fail in many ways
         raise InputError(_unreadable(path, error)) from error
     if not isinstance(content, Mapping):
         raise InputError(_unreadable(path, None))
@@ -96,17 +93,27 @@ def _outputs(path: Path, content: Mapping[str, Any]) -> Outputs:
                 f"{_described(value)}."
             )
         if value.is_floating_point() != (name == "logits"):
-            kind = "numbers with a point" if name == "logits" else "whole numbers"
+            kind = "floating-point numbers" if name == "logits" else "whole numbers"
             raise InputError(f"`{path}`: `{name}` must be {kind}, but is {value.dtype}.")
+        if not value.numel():
+            raise InputError(f"`{path}`: `{name}` is empty.")
         found[name] = value if name == "logits" else value.long()
-    shape = (*found["prev_output_tokens"].shape,)
+    shape = found["prev_output_tokens"].shape
     if found["logits"].shape[:2] != shape or len(found["src_tokens"]) != shape[0]:
         shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in found.items())
         raise InputError(f"`{path}`: these sizes are not of one batch: {shapes}.")
-    threshold = content.get(_THRESHOLD)
-    if threshold is not None:
-        threshold = float(threshold)
-    return Outputs(**found, alpha_threshold=threshold)
+    return Outputs(**found, alpha_threshold=_threshold(path, content.get(_THRESHOLD)))
+
+
+def _threshold(path: Path, value: Any) -> float | None:
+    if value is None:
+        return None
+    if torch.is_tensor(value) and value.numel() == 1:
+        value = value.item()
+    if not isinstance(value, (int, float)) or not 0 < value <= 1:
+        shown = _described(value) if torch.is_tensor(value) else repr(value)
+        raise InputError(f"`{path}`: `{_THRESHOLD}` must be a number in (0, 1], but is {shown}.")
+    return float(value)
 
 
 def _described(value: Any) -> str:
@@ -131,8 +138,6 @@ def compare(model: Any, outputs: Outputs, alpha_threshold: float, name: str) -> 
     """
     if outputs.alpha_threshold is not None:
         alpha_threshold = outputs.alpha_threshold
-    if not 0 < alpha_threshold <= 1:
-        raise InputError(f"`{name}`: `{_THRESHOLD}` must be in (0, 1], but is {alpha_threshold}.")
     _check_sizes(model, outputs, name)
     double = outputs.logits.dtype == torch.float64
     model.to(torch.float64 if double else torch.float32)
@@ -144,7 +149,8 @@ def compare(model: Any, outputs: Outputs, alpha_threshold: float, name: str) -> 
     theirs = outputs.logits.to(logits.dtype)[real]
     differences = (logits[real] - theirs).abs()
     # NaN is no agreement, so count what is not within the tolerance.
-    within = differences <= TOLERANCE * theirs.abs().clamp(min=1)
+    greatest = theirs.abs().amax(dim=1, keepdim=True)
+    within = differences <= TOLERANCE * greatest.clamp(min=1)
     return Agreement(
         difference=float(differences.max()),
         tokens=int(real.sum()),
@@ -160,7 +166,7 @@ def _check_sizes(model: Any, outputs: Outputs, name: str) -> None:
     )
     for what, tokens, side in sides:
         words, longest = len(side.dictionary), side.max_positions()
-        if not tokens.numel() or not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
+        if not 0 <= int(tokens.min()) <= int(tokens.max()) < words:
             raise InputError(f"`{name}`: `{what}` must be numbers of words, from 0 to {words - 1}.")
         if tokens.shape[1] > longest:
             raise InputError(

@@ -54,7 +54,7 @@ def imported(state: dict[str, Any], folder: Path) -> Any:
 def test_outputs_agree(
     kind: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To 1e-4; nearly all of what differs is the 1e-6 that the published code adds to sums of gates.
+    """To 1e-4; nearly all that differs is the 1e-6 that the published code adds to sums of gates.
 
     The rest is float32, in which fairseq computes its GELU.
     """
