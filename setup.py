@@ -68,6 +68,7 @@ setup(
             "sut-average = sut_fairseq.cli.average:main",
             "sut-benchmark = sut_fairseq.cli.benchmark:main",
             "sut-bleu = sut_fairseq.cli.bleu:main",
+            "sut-doctor = sut_data.doctor.main:main",
             "sut-evaluate = sut_fairseq.cli.evaluate:main",
             "sut-exact-match = sut_fairseq.cli.exact_match:main",
             "sut-experiment = sut_fairseq.cli.experiment:main",
