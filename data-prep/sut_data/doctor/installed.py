@@ -101,7 +101,7 @@ def check_torch(found: dict[str, Any] | None, ran: Ran) -> Finding:
         return Finding(
             "torch", number,
             f"torch {number} cannot be used ({ran.problem}): install it again, `pip install "
-            f"--force-reinstall torch=={number}`.",
+            f"--force-reinstall torch=={number.partition('+')[0]}`.",
         )  # fmt: skip
     built = f"CUDA {found['cuda']}" if found["cuda"] else "CPU only"
     return Finding("torch", f"{found['version']} ({built})")
@@ -150,12 +150,12 @@ def check_gpu(found: dict[str, Any] | None) -> Finding:
     return Finding("GPU", "; ".join(said), f"{'; '.join(fixes)}." if fixes else "")
 
 
-def check_fairseq(found: list[Any], ran: Ran) -> Finding:
+def check_fairseq(found: list[Any], ran: Ran | None) -> Finding:
     """Whether the right distribution of fairseq is installed, alone, and is what is imported.
 
     Args:
         found: what the program "plugin" printed.
-        ran: how it ended.
+        ran: how it ended; None: it was not started, because torch does not work.
     """
     pinned, other, wanted = installed(_PINNED), installed(_OTHER), required(_PINNED)
     again = f"{INSTALL} again"
@@ -178,6 +178,8 @@ def check_fairseq(found: list[Any], ran: Ran) -> Finding:
             "fairseq", f"{_PINNED} {pinned}",
             f"`{_PINNED}` {pinned} is installed, but {wanted} is needed: {again}.",
         )  # fmt: skip
+    if ran is None:
+        return Finding("fairseq", "not tried", "not tried, because torch does not work.")
     if not found:
         return Finding(
             "fairseq", f"{_PINNED} {pinned}",
@@ -194,13 +196,13 @@ def check_fairseq(found: list[Any], ran: Ran) -> Finding:
     return Finding("fairseq", f"{_PINNED} {pinned} (and no `{_OTHER}` beside it)")
 
 
-def check_plugin(found: list[Any], ran: Ran) -> Finding:
+def check_plugin(found: list[Any], ran: Ran | None) -> Finding:
     """Whether fairseq registers our models when it is given `--user-dir`; arguments as before."""
     if len(found) > 1:
         said = f"fairseq knows {found[1]['architectures']} architectures of {PACKAGE}"
         return Finding("plugin", said)
-    if not found:
-        return Finding("plugin", "not tried", "not tried, because fairseq cannot be imported.")
+    if not found or ran is None:
+        return Finding("plugin", "not tried", "not tried, because fairseq does not work.")
     return Finding(
         "plugin", "not registered",
         f"fairseq cannot import {PACKAGE} ({ran.problem}): {INSTALL} again.",

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from sut_data.command_line import Parser, run_command
 from sut_data.doctor import installed, machine
-from sut_data.doctor.finding import Finding, last_line
+from sut_data.doctor.finding import Finding, Ran, last_line
 from sut_data.interrupts import end_when_interrupted
 from sut_data.waiting import waiting
 
@@ -56,9 +57,9 @@ def check_all() -> Iterator[Finding]:
     with waiting("torch"):
         torch, ran = installed.probe("accelerator")
     about = torch[-1] if torch and not ran.problem else None
-    yield guarded("torch", lambda: installed.check_torch(about, ran))
-    with waiting("fairseq"):
-        plugin, imported = installed.probe("plugin")
+    multiplies = guarded("torch", lambda: installed.check_torch(about, ran))
+    yield multiplies
+    plugin, imported = _probe_plugin() if multiplies.ok else ([], None)
     yield guarded("fairseq", lambda: installed.check_fairseq(plugin, imported))
     registers = guarded("plugin", lambda: installed.check_plugin(plugin, imported))
     yield registers
@@ -71,6 +72,11 @@ def check_all() -> Iterator[Finding]:
     with waiting("training a tiny model"):
         trained = guarded("training", lambda: installed.check_training(registers.ok))
     yield trained
+
+
+def _probe_plugin() -> tuple[list[Any], Ran | None]:
+    with waiting("fairseq"):
+        return installed.probe("plugin")
 
 
 def guarded(name: str, check: Callable[[], Finding]) -> Finding:

@@ -191,9 +191,9 @@ def test_programs_that_fail(tmp_path: Path) -> None:
 
 
 def test_what_comes_after_a_failure_is_not_tried() -> None:
-    assert installed.check_plugin([], DONE).fix == (
-        "not tried, because fairseq cannot be imported."
-    )
+    assert installed.check_fairseq([], None).fix == "not tried, because torch does not work."
+    for ran in (None, DONE):
+        assert installed.check_plugin([], ran).fix == "not tried, because fairseq does not work."
     assert "fairseq cannot import sut_fairseq (KeyError: 1)" in (
         installed.check_plugin([{}], Ran([], "KeyError: 1")).fix
     )
