@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sut_data.text import chunks
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -44,10 +46,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def cores() -> int:
     """How many cores this process may use, with the limit of its container."""
-    if hasattr(os, "sched_getaffinity"):  # not everywhere
-        allowed = len(os.sched_getaffinity(0))
-    else:
-        allowed = os.cpu_count() or 1
+    allowed = chunks.cores()
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         return min(allowed, math.ceil(int(quota) / int(period)))
