@@ -62,7 +62,7 @@ MAY_USE_DATA = {"checkpoints", "models", "analysis", "experiments", "inference",
 # Its rooms; each may import from those before it, and nothing of this package.
 DATA_ROOMS = (
     *("errors", "interrupts", "files", "tables", "waiting", "command_line"),
-    *("text", "folders", "kit", "sets", "also", "main", "commands", "__main__"),
+    *("text", "folders", "kit", "sets", "also", "main", "doctor", "commands", "__main__"),
 )
 MAY_USE_FAIRSEQ = {
     *("_workers", "models", "criterions", "tasks", "metrics", "checkpoints"),

@@ -111,6 +111,10 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
         print_plan(document)
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _speed(name: str) -> Speed:
     if name in MEASURED:
         return MEASURED[name]
@@ -130,8 +134,9 @@ def print_plan(found: dict[str, Any]) -> None:
     """Print a plan for people."""
     on, speed, model = found["machines"], found["speed"], found["model"]
     print(
-        f"{on['gpus']} GPUs in {on['machines']} machines; assumed: {on['link'] / 1e9:g} GB/s from "
-        f"GPU to GPU, {on['network'] / 1e9:g} GB/s from machine to machine"
+        f"{_counted(on['gpus'], 'GPU')} in {_counted(on['machines'], 'machine')}; assumed: "
+        f"{on['link'] / 1e9:g} GB/s from GPU to GPU, "
+        f"{on['network'] / 1e9:g} GB/s from machine to machine"
     )
     print(
         f"measured ({speed['source']}): {1e3 * speed['seconds_per_step']:.1f} ms for each step of "

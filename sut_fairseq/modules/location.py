@@ -15,7 +15,7 @@ BUILDING_BLOCKS = ("previous mean", "step", "one")
 
 # How the weights of the building blocks begin: from the word looked at to the next one. On a stair
 # the staircase has hardly a gradient, and a step that begins at 0 stays there.
-_FIRST_BLOCKS = (4.0, 1.0, -4.0)  # sigmoid(4) = 0.98, a step of 1, sigmoid(-4) = 0.02
+_FIRST_BLOCKS = (6.0, 1.0, -6.0)  # sigmoid(6) = 0.998, a step of 1, sigmoid(-6) = 0.002
 
 # What attention is made of, for whoever looks: lambda and gamma, `(..., num_keys)`; numbers.
 MAPS = ("location", "content")

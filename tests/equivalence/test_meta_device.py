@@ -149,8 +149,8 @@ def test_every_architecture_builds_on_meta(arch: str) -> None:
 @pytest.mark.parametrize("kind", ["multihead", "compositional"])
 def test_a_retrieval_network_builds_on_meta(kind: str) -> None:
     config = ContextualRetrievalModelConfig(attention_kind=kind)
+    task = ContextualRetrievalTask(ContextualRetrievalConfig(sets_per_epoch=1))
     with torch.device("meta"):
-        task = ContextualRetrievalTask(ContextualRetrievalConfig(sets_per_epoch=1))
         model = ContextualRetrievalModel.build_model(config, task)
     assert_all_on_meta(model)
 

@@ -57,7 +57,6 @@ _TRAINING = words(
     "--batch-size 8 --optimizer adam --lr 0.001 --max-update 2 --seed 1 --log-format json "
     "--log-interval 1 --criterion cross_entropy_with_auxiliary"
 )
-_ON_CPU = words("--cpu --num-workers 0 --required-batch-size-multiple 1")
 _GENERATION = words("--batch-size 8 --beam 2 --max-len-a 0 --max-len-b 8")
 
 

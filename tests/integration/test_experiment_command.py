@@ -158,7 +158,14 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     assert shown[2][-1] == "74"  # the paper's
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGUSR1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
 def test_told_to_stop(number: signal.Signals, place: Path) -> None:
     """Both trainings save before the command ends, and the same command goes on."""
     prepare("scan", "--", "--limit", 24)

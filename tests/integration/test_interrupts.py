@@ -53,7 +53,10 @@ def test_there_are_commands() -> None:
     assert len(COMMANDS) >= 11
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "sut-prepare"])
+WITHOUT_TORCH = ("sut-prepare", "sut-doctor")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in WITHOUT_TORCH])
 def test_while_torch_is_imported(command: str) -> None:
     """By the installed script."""
     with installed(command, "--version") as process:

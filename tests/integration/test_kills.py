@@ -143,7 +143,8 @@ def content(folder: Path) -> dict[str, bytes]:
 PREPARED = (".bin", ".idx", ".txt", ".src", ".tgt")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [10])
 def test_an_experiment_killed_at_random(kills: int, tmp_path: Path) -> None:
     """Two trainings side by side; a kill takes the command alone, or its trainings with it."""
     run("sut-experiment", *words("prepare scan -- --limit 24"), cwd=tmp_path)

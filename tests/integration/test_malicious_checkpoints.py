@@ -17,7 +17,16 @@ import torch
 
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
-from sut_fairseq.cli import average, benchmark, evaluate, experiment, macs, report, translate
+from sut_fairseq.cli import (
+    average,
+    benchmark,
+    evaluate,
+    experiment,
+    importing,
+    macs,
+    report,
+    translate,
+)
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests import malice
@@ -74,6 +83,7 @@ COMMANDS: dict[str, Command] = {
         [str(p), "--data", str(data), "--export", str(out / "exported")]
     ),
     "evaluate": lambda p, data, out: evaluate.main(["--path", str(p), "--data", str(data)]),
+    "import": lambda p, data, out: importing.main([str(p), "--out", str(out / "ours.pt")]),
     "macs": lambda p, data, out: macs.main(["--path", str(p)]),
     "report": lambda p, data, out: report.main(
         ["--path", str(p), "--data", str(data), "--out", str(out / "report")]

@@ -67,9 +67,8 @@ def test_every_sentence_has_a_folder_of_its_own(trained: Path, data: Path, tmp_p
     """Two with the same name do not share one, and the same sentence comes back to its own."""
     fixed = ("--path", trained, "--data", data, "--out", tmp_path, "--format", "svg")
     both = ("--sentence", "turn left", "--sentence", "turn, left")
-    for _ in range(2):
-        run("sut-report", *fixed, *both)
-        run("sut-report", *fixed, "--number", 2, 3)
+    for asked in (both, ("--number", 2, 3), both):
+        run("sut-report", *fixed, *asked)
     folders = sorted(path.name for path in tmp_path.iterdir())
     assert folders == ["test_2", "test_3", "turn_left", "turn_left_2"]
     assert (tmp_path / "turn_left_2" / "sentence.txt").read_text().startswith("turn, left\n")

@@ -83,6 +83,7 @@ def test_the_commands_of_the_wheel(environment: Path, data: Path, tmp_path: Path
     commands = environment / "bin"
     user_dir = call(commands / "sut-user-dir", cwd=tmp_path).strip()
     assert Path(user_dir).is_relative_to(environment.resolve())
+    assert call(commands / "sut-doctor", cwd=tmp_path).endswith("all is well\n")
     size = words("--src-len 10 --tgt-len 10 --vocab-size 24")
     counted = call(commands / "sut-macs", "--arch", "sut_tiny", *size, cwd=tmp_path)
     assert "MACs" in counted

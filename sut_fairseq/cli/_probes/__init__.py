@@ -1,0 +1,1 @@
+"""Programs of `sut-doctor`: each is run as a file in a process of its own, and prints JSON."""
