@@ -146,8 +146,9 @@ def _measured(times: dict[str, list[float]], began: float, limit: float) -> Meas
 
 def sentence(measured: Measured, plan: Plan) -> str:
     """Return what was measured, and what follows from it."""
-    where = f"{plan.gpus} GPU" + "s" * (plan.gpus > 1) if plan.gpus else f"{cores()} CPU core"
-    where += "s" * (not plan.gpus and cores() > 1)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    number = plan.gpus or (int(threads) if threads.isdecimal() else cores())
+    where = f"{number} {'GPU' if plan.gpus else 'CPU core'}{'s' * (number > 1)}"
     batch = "an update" if plan.batches == 1 else "a batch"
     return (
         f"Measured: {measured.update:.2g} s for {batch} (mean of {measured.updates}) on {where}; "

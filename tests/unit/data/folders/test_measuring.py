@@ -89,12 +89,13 @@ def test_an_interruption_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert started[0].poll() == -9
 
 
-def test_the_whole_training() -> None:
+def test_the_whole_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     plan = choose(29_000, 455_190, 61, gpus=0)
     measured = Measured(start=10, update=0.6, updates=20, validation=5)
     assert measured.total(plan) == pytest.approx(10 + 2_500 * 0.6 + 10 * 5)
     said = sentence(measured, plan)
-    assert said.startswith("Measured: 0.6 s for an update (mean of 20) on ")
+    assert said.startswith("Measured: 0.6 s for an update (mean of 20) on 3 CPU cores; ")
     assert said.endswith("; the 2,500 updates will take about 26 min here.")
 
     large = choose(4_500_000, 135_000_000, 61, gpus=8)
