@@ -113,7 +113,11 @@ def test_reports_are_complete(subject: str, capsys: pytest.CaptureFixture[str]) 
     assert_complete(found, words(VARIANTS[subject]), words(RATIOS[subject]))
 
 
-@pytest.mark.parametrize("subject", ["experts", "attention", "halting", "decode", "functions"])
+@pytest.mark.parametrize(
+    "subject",
+    ["experts", "halting", "decode", "functions"]
+    + [pytest.param("attention", marks=pytest.mark.slow)],
+)
 def test_bfloat16(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = report(capsys, subject, *words(SIZES[subject]), "--dtype", "bfloat16")
     assert found["settings"]["dtype"] == "bfloat16"

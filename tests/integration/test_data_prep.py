@@ -88,7 +88,13 @@ def fake_fairseq(folder: Path, body: str) -> dict[str, str]:
     return {"PYTHONPATH": str(package.parent)}
 
 
-@pytest.mark.parametrize("options", [[], ["--joined"]], ids=["two dictionaries", "one"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], id="two dictionaries", marks=pytest.mark.slow),
+        pytest.param(["--joined"], id="one"),
+    ],
+)
 def test_the_printed_command_trains(
     repository: Path, tiny: Path, tmp_path: Path, options: list[str]
 ) -> None:

@@ -66,6 +66,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side(place: Path) -> None:
     """Exact match: prepare, train two seeds, evaluate, compare, report, sweep."""
     prepare("scan", "--", "--limit", 24)
@@ -120,6 +121,7 @@ def test_seeds_side_by_side(place: Path) -> None:
     assert skipped == sorted(skipped, reverse=True)
 
 
+@pytest.mark.slow
 def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     """A router: a stage on short expressions, then one that is killed and goes on."""
     prepare("arithmetic", "--", "--sizes", 400, 40, 10, 10)
@@ -158,14 +160,8 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     assert shown[2][-1] == "74"  # the paper's
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        pytest.param(signal.SIGUSR1, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_told_to_stop(number: signal.Signals, place: Path) -> None:
     """Both trainings save before the command ends, and the same command goes on."""
     prepare("scan", "--", "--limit", 24)
@@ -205,6 +201,7 @@ def _stop_what_it_left(run: Path) -> None:
                 time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_users_own_experiment(place: Path) -> None:
     """Classification, by the path of a file that extends one of ours."""
     prepare("listops", "--", *words("--sizes 60 10 10 --min-length 3 --max-length 30"))

@@ -53,6 +53,7 @@ def reversal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
+@pytest.mark.slow
 def test_learns_to_reverse(reversal: Path, tmp_path: Path) -> None:
     """Sentences never seen in training are reversed, with routing and halting on."""
     small = "--arch sut_tiny --encoder-embed-dim 64 --encoder-ffn-embed-dim 32 --encoder-layers 2"

@@ -180,8 +180,9 @@ def test_typing_a_sentence_and_moving_the_slider(port: int) -> None:
         browser.run("document.getElementById('text').focus()")
         browser.type("turn left")
         browser.press("Enter")
+        browser.wait("document.getElementById('answer')")
         bars = "[...document.querySelectorAll('.bars > span > span')]"
-        browser.wait(f"{bars}.every((bar) => bar.style.height !== '0px')")
+        browser.wait(f"{bars}.length && {bars}.every((bar) => bar.style.height !== '0px')")
         browser.wait("!document.getElementById('status').textContent")
         answers = {
             threshold: ask(port, {"text": "turn left", "threshold": threshold})[1]["answer"]

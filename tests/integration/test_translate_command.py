@@ -457,6 +457,7 @@ def assert_refused_by(command: str, finished: Finished, sentence: str) -> None:
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.slow
 def test_a_report_reads_raw_text_as_translation_does(
     prepared: Path, checkpoint: Path, expected: list[str], tmp_path: Path
 ) -> None:

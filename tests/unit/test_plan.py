@@ -113,6 +113,7 @@ def test_memory_is_what_a_real_step_takes(flags: tuple[str, ...]) -> None:
     assert found.gradients == 4 * sum(p.numel() for p in step.module.parameters())
 
 
+@pytest.mark.slow
 def test_each_step_of_depth_adds_its_activations() -> None:
     few, many = memory(), memory("--encoder-layers", "5", "--decoder-layers", "6")
     added = many.activations - few.activations
