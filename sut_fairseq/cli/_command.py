@@ -13,17 +13,21 @@ from sut_fairseq.checkpoints.reading import load_checkpoint
 __all__ = ["load_checkpoint", "print_json", "run_command"]
 
 
+_QUIET = ("fairseq", "sut_fairseq", "matplotlib")
+
+
 def run_command(
     name: str, body: Callable[[], None], interrupted: str = command_line.STOPPED
 ) -> int:
     """Run the body of a console command and report bad input in one sentence.
 
-    fairseq's informational lines are left out meanwhile; its warnings and errors still appear.
+    Informational lines of fairseq and matplotlib are left out meanwhile (importing fairseq sets the
+    level to debugging); warnings and errors still appear.
 
     Args, Returns:
         as `sut_data.command_line.run_command`; the exit code is 2 when the input was bad.
     """
-    loggers = [logging.getLogger(package) for package in ("fairseq", "sut_fairseq")]
+    loggers = [logging.getLogger(package) for package in _QUIET]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.WARNING)
