@@ -4,17 +4,21 @@ function typingForm() {
   const { characters } = page.live;
   const area = make("textarea", { id: "text", rows: 2, maxlength: characters, autocomplete: "off", spellcheck: "false" });
   const status = make("p", { class: "note", role: "status", id: "status" });
+  // Apart from the status, which earlier sentences go on to write while they are asked about.
+  const trouble = make("p", { class: "note", role: "alert" });
   const form = make(
     "form",
     { class: "typing" },
     make("label", { for: "text", text: "A sentence" }),
     area,
     make("div", {}, make("button", { type: "submit", text: "Ask the model" }), status),
+    trouble,
   );
   const submit = (event) => {
     event?.preventDefault();
     const text = area.value.trim();
     if (!text) return;
+    trouble.replaceChildren();
     page.sentences.push({ text, words: [], reference: null, answers: [] });
     change({ sentence: page.sentences.length - 1, token: { stack: "encoder", place: 0 } });
   };
@@ -24,7 +28,7 @@ function typingForm() {
   });
   follow(() => {
     const one = sentence();
-    if (one && !one.asking && !one.problem && missing(one).length) askAll(one, status);
+    if (one && !one.asking && !one.problem && missing(one).length) askAll(one, status, trouble);
   });
   return form;
 }
@@ -36,7 +40,7 @@ function missing(asked) {
 
 // Asks for what is missing, as long as the sentence is on the page; first at the threshold that the
 // slider stands at by then.
-async function askAll(asked, status) {
+async function askAll(asked, status, trouble) {
   asked.asking = true;
   const shown = () => asked === sentence();
   try {
@@ -52,7 +56,8 @@ async function askAll(asked, status) {
     if (shown()) status.textContent = "";
   } catch (problem) {
     asked.problem = problem.message;
-    status.replaceChildren(make("span", { class: "problem", text: problem.message }));
+    if (shown()) status.textContent = "";
+    trouble.replaceChildren(make("span", { class: "problem", text: problem.message }));
     if (!asked.answers.some(Boolean)) {
       page.sentences.splice(page.sentences.indexOf(asked), 1);
       change({ sentence: Math.max(0, page.sentences.length - 1) });
