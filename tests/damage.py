@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO, Any
+
+import pytest
 
 
 def span(path: Path, record: str) -> range:
@@ -36,3 +40,15 @@ def flip(path: Path, places: Iterable[int]) -> None:
     for place in places:
         content[place] ^= 0xFF
     path.write_bytes(content)
+
+
+def fail_to_open(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> None:
+    """Let opening this one file fail with an error of the system, which root would not meet."""
+    opened = Path.open
+
+    def fail(self: Path, *arguments: Any, **options: Any) -> IO[Any]:
+        if self == path:
+            raise OSError(number, os.strerror(number), str(path))
+        return opened(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fail)

@@ -15,6 +15,9 @@ _ZIP_START = b"PK\x03\x04"
 # How files begin that torch wrote before its version 1.6: a pickle whose first value is its mark.
 _OLD_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _BLOCK = 1 << 20
+# What reading a damaged file fails with: a bad sector, a place before the file (headers that are
+# wrong send `zipfile` there), links in a circle. Any other failure says nothing about the file.
+_OF_DAMAGE = frozenset((errno.EIO, errno.EINVAL, errno.ELOOP))
 
 _State = tuple[int, ...]
 
@@ -38,7 +41,7 @@ def check_whole(path: str | Path) -> None:
 
     Raises:
         DamagedCheckpointError: it is cut off, has changed, or is no checkpoint at all.
-        InputError: there is no such file, it is a folder, or it may not be read.
+        InputError: there is no such file, it is a folder, or it cannot be read now.
     """
     _refuse(Path(path), _problem)
 
@@ -50,6 +53,19 @@ def check_file(path: str | Path) -> None:
         as `check_whole`, which this is the quick part of.
     """
     _refuse(Path(path), _problem_at_the_ends)
+
+
+def shows_damage(error: OSError) -> bool:
+    """Whether a file that cannot be read is damaged; if not, it may be whole."""
+    return error.errno in _OF_DAMAGE
+
+
+def unreadable(path: Path, error: OSError) -> InputError:
+    """What is said of a file that may be whole and cannot be read now."""
+    return InputError(
+        f"`{path}` cannot be read ({error.strerror or error}): mend that and try again, or use "
+        "another one."
+    )
 
 
 def not_a_checkpoint(path: Path) -> str:
@@ -80,9 +96,9 @@ def _refuse(path: Path, problem_of: Callable[[Path, _State], str | None]) -> Non
         about = path.stat()
         state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
         problem = problem_of(path, state)
-    except PermissionError as error:
-        raise InputError(f"`{path}` cannot be read: {error.strerror}.") from error
-    except OSError as error:  # a failing disk, or links in a circle
+    except OSError as error:
+        if not shows_damage(error):
+            raise unreadable(path, error) from error
         raise DamagedCheckpointError(
             f"The checkpoint `{path}` cannot be read ({error.strerror or error}): use another one."
         ) from error
@@ -136,9 +152,7 @@ def _changed_record(path: Path) -> str | None:
                     while stream.read(_BLOCK):
                         pass  # the last read compares the checksum
     except Exception as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:
-            raise  # of the disk
-        # Damaged headers make zipfile fail in many ways: BadZipFile, NotImplementedError, ... , and
-        # an OSError (EINVAL) where they send it to a place before the file.
-        return record
+        if isinstance(error, OSError) and not shows_damage(error):
+            raise
+        return record  # damaged headers make zipfile fail in many ways
     return None

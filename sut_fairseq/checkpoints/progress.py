@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from sut_fairseq.checkpoints.integrity import shows_damage, unreadable
+
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a record in a zip archive: ends with two lengths
 
 
@@ -31,6 +33,9 @@ def progress_of(path: Path) -> Progress | None:
 
     torch writes the structure before the tensors, so that it is there even if the end is not. No
     class is looked up and no code runs; the tensors are not read.
+
+    Raises:
+        InputError: the file is there, may be whole, and cannot be read now.
     """
     try:
         with path.open("rb") as file:
@@ -40,6 +45,10 @@ def progress_of(path: Path) -> Progress | None:
             updates=int(state["optimizer_history"][-1]["num_updates"]),
             resumable="last_optimizer_state" in state and "train_iterator" in state["extra_state"],
         )
+    except OSError as error:
+        if path.is_file() and not shows_damage(error):
+            raise unreadable(path, error) from error
+        return None
     except Exception:
         return None  # damaged bytes make a pickle fail in every way there is
 

@@ -26,7 +26,7 @@ def find_start(folder: Path, suffix: str = "") -> Path | None:
         None if the folder has no whole checkpoint: then the training begins anew.
 
     Raises:
-        InputError: a file may not be read.
+        InputError: a file that may be whole cannot be read now.
     """
     last = folder / f"checkpoint_last{suffix}.pt"
     there, progress = last.exists(), progress_of(last)

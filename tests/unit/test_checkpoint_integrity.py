@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from sut_fairseq.checkpoints.integrity import DamagedCheckpointError, check_file, check_whole
 from sut_fairseq.errors import InputError
-from tests.damage import flip, span
+from tests.damage import fail_to_open, flip, span
 
 
 @pytest.fixture
@@ -98,8 +99,14 @@ def test_what_is_no_file(path: Path) -> None:
         check_whole(circle)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read(path: Path) -> None:
-    path.chmod(0)
-    with pytest.raises(InputError, match="cannot be read: Permission denied"):
-        check_whole(path)
+@pytest.mark.parametrize("check", [check_file, check_whole])
+def test_what_cannot_be_read(
+    path: Path, check: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_to_open(monkeypatch, path, errno.EACCES)
+    with pytest.raises(InputError, match="cannot be read .Permission denied") as refused:
+        check(path)
+    assert not isinstance(refused.value, DamagedCheckpointError)
+    fail_to_open(monkeypatch, path, errno.EIO)
+    with pytest.raises(DamagedCheckpointError, match="Input/output error"):
+        check(path)

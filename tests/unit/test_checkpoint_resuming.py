@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pickle
@@ -15,7 +16,7 @@ import torch
 from sut_fairseq.checkpoints.progress import Progress, progress_of
 from sut_fairseq.checkpoints.resuming import find_start
 from sut_fairseq.errors import InputError
-from tests.damage import flip, largest_record, span
+from tests.damage import fail_to_open, flip, largest_record, span
 
 
 def save(path: Path, updates: int, **changes: Any) -> Path:
@@ -66,6 +67,20 @@ def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "b.pt").write_bytes(pickle.dumps(Smuggled()))
     assert progress_of(tmp_path / "b.pt") is None
     assert sorted(os.listdir(tmp_path)) == ["a.pt", "b.pt"]
+
+
+@pytest.mark.parametrize("name", ["checkpoint_last.pt", "checkpoint2.pt"])
+def test_what_may_be_whole_is_not_passed_over(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older checkpoint is taken only where the newer one is lost."""
+    save(tmp_path / "checkpoint1.pt", 10)
+    newer = save(tmp_path / name, 20)
+    fail_to_open(monkeypatch, newer, errno.EACCES)
+    with pytest.raises(InputError, match="cannot be read .Permission denied"):
+        find_start(tmp_path)
+    fail_to_open(monkeypatch, newer, errno.EIO)
+    assert find_start(tmp_path) == tmp_path / "checkpoint1.pt"
 
 
 def test_the_last_one(tmp_path: Path) -> None:
