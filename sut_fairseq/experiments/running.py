@@ -68,6 +68,9 @@ class Run:
         return plan(self.experiment, self.choice, self.seed, self.data, self.folder, machine)
 
 
+Finish = Callable[[Run], None]
+
+
 class Trainer:
     """Runs trainings, one after the other or several side by side.
 
@@ -94,8 +97,12 @@ class Trainer:
             1 if jobs > 1 else os.cpu_count() or 1
         )
 
-    def train(self, runs: Sequence[Run]) -> None:
+    def train(self, runs: Sequence[Run], finish: Finish = lambda run: None) -> None:
         """Run what has not been finished.
+
+        Args:
+            runs: in their order.
+            finish: is called with each run once its trainings are finished, now or before.
 
         Raises:
             InputError: before anything runs, if a folder holds a run of other settings; at the end,
@@ -105,18 +112,18 @@ class Trainer:
         for run in runs:
             self._prepare(run)
         if self._jobs == 1:
-            failures = [self._one(run) for run in runs]
+            failures = [self._one(run, finish) for run in runs]
         else:
-            failures = self._side_by_side(runs)
+            failures = self._side_by_side(runs, finish)
         sentences = [failure for failure in failures if failure]
         if sentences:
             raise InputError("; ".join(sentences))
         if self._stopped.is_set():
             raise ToldToStop  # the trainings were, not this process
 
-    def _side_by_side(self, runs: Sequence[Run]) -> list[str]:
+    def _side_by_side(self, runs: Sequence[Run], finish: Finish) -> list[str]:
         with ThreadPoolExecutor(self._jobs) as pool:
-            futures = [pool.submit(self._one, run) for run in runs]
+            futures = [pool.submit(self._one, run, finish) for run in runs]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
                 return [future.result() for future in futures]
@@ -165,7 +172,7 @@ class Trainer:
             )
         return record
 
-    def _one(self, run: Run) -> str:
+    def _one(self, run: Run, finish: Finish) -> str:
         """Run the unfinished trainings of a run; returns why one failed, or nothing."""
         if self._stopped.is_set():
             return ""
@@ -176,6 +183,7 @@ class Trainer:
                     failure = self._stage(run, training, device, lock)
                     if failure or self._stopped.is_set():
                         return failure
+                finish(run)
         except InputError as error:
             return str(error)
         finally:
