@@ -14,7 +14,8 @@ import torch
 
 from sut_fairseq.experiments import commands
 from sut_fairseq.experiments.commands import Machine
-from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Run, Say, ToldToStop, Trainer
+from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Run, Say, Trainer
+from sut_fairseq.experiments.training_process import ToldToStop
 
 _TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
 
