@@ -11,8 +11,9 @@ from typing import Any
 from tqdm import tqdm
 
 from sut_data.waiting import waiting
+from sut_fairseq.analysis.expert_use import routers
 from sut_fairseq.analysis.page.document import FORMAT, model_record, sentences_record
-from sut_fairseq.analysis.page.split import depth_record, expert_record, routers
+from sut_fairseq.analysis.page.split import depth_record, expert_record
 from sut_fairseq.analysis.page.training import training_record
 from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.cli._command import load_checkpoint

@@ -21,8 +21,8 @@ def make_parser() -> Parser:
         description="Draw what a trained model does with sentences at each step: when tokens halt, "
         "where they look, how far copy gates open, which experts compute them. Pictures of a "
         "sentence, a page to look around in (--html), the same page with a field to type into "
-        "(--serve), or average steps by group (--steps-by). Of a model of the contextual retrieval "
-        "task, what its searches retrieve.",
+        "(--serve), average steps by group (--steps-by), or the words of each expert (--experts). "
+        "Of a model of the contextual retrieval task, what its searches retrieve.",
         examples=[
             'sut-report --path checkpoints/mine --sentence "Ein Hund rennt." --out pictures',
             'sut-report --path checkpoints/mine --sentence "Ein Hund rennt." --html',
@@ -77,6 +77,12 @@ def _subject(group: argparse._ArgumentGroup) -> None:
         help="average number of steps for each length (of the source, begin and end tokens "
         "included), source_length or target_length (in words), or value of a column of the folder "
         "(its file text/<split>.<column>); a page always has this chart (default: length)",
+    )
+    group.add_argument(
+        "--experts",
+        action="store_true",
+        help="which words of a split go to which expert: pointwise mutual information as pictures "
+        "and a table, and the words that send the greatest part of their weight to each",
     )
     group.add_argument(
         "--target",
@@ -195,16 +201,19 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InputError("--sentence and --number both name sentences: give one of them.")
     if page:
         _refuse(arguments, "a page shows all heads", _HEADS)
+        _refuse(arguments, "a page always shows the words of each expert", ("experts",))
         for threshold in arguments.thresholds or ():
             check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     else:
         _refuse(arguments, "only a page has them: give --html or --serve", ("thresholds", "log"))
         if arguments.out is None:
             raise InputError("name a folder for the pictures with --out, or give --html.")
-        if arguments.steps_by and (arguments.sentence or arguments.number):
-            raise InputError("--steps-by draws no sentence: leave --sentence and --number out.")
-        if arguments.steps_by:
-            _refuse(arguments, "--steps-by draws no sentence", ("target", *_HEADS))
+        if arguments.steps_by and arguments.experts:
+            raise InputError("--steps-by and --experts draw different things: give one of them.")
+        for name in ("steps_by", "experts"):
+            if getattr(arguments, name):
+                reason = f"--{name.replace('_', '-')} draws no sentence"
+                _refuse(arguments, reason, ("sentence", "number", "target", *_HEADS))
     if arguments.serve is not None:
         _refuse(arguments, "a served page is not written", ("out", "target"))
     if arguments.target is not None and len(arguments.sentence or arguments.number or ()) > 1:

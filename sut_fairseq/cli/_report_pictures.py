@@ -1,4 +1,4 @@
-"""The pictures that `sut-report` writes: of sentences, and of average steps by group."""
+"""The pictures that `sut-report` writes: of sentences, of average steps by group, of experts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from tqdm import tqdm
 
 from sut_data.files import written_whole
 from sut_fairseq.analysis import average_steps
+from sut_fairseq.analysis.expert_use import Word, expert_use, routers
 from sut_fairseq.analysis.sentences import Reader, Sentence
-from sut_fairseq.errors import check
+from sut_fairseq.errors import InputError, check
 
 # The drawing is imported where it begins: matplotlib is an extra.
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LONGEST_NAME = 40
+_SPOKEN_WORDS = 5  # of each expert
+_COLUMNS = ("loop", "layer", "expert", *Word._fields)  # of the table of experts
 
 
 def draw_sentences(
@@ -92,13 +95,60 @@ def draw_steps(
         row.update({f"{name}_greatest": steps for name, steps in greatest.items()})
     name = f"steps_by_{by}"
     files = write(arguments.out, {name: figure}, arguments.format)
-    csv_file = arguments.out / f"{name}.csv"
+    _write_rows(arguments.out / f"{name}.csv", rows, list(rows[0]))
+    return files + 1
+
+
+def draw_experts(
+    arguments: argparse.Namespace, reader: Reader, split: str, numbers: Sequence[int]
+) -> int:
+    """Write which words use which expert as a table and pictures; how many files.
+
+    Raises:
+        InputError: if the model has no experts.
+    """
+    from sut_fairseq.analysis import expert_plots
+
+    if not any(routers(reader.model).values()):
+        raise InputError(
+            "no layer of this model has experts: --experts needs one trained with "
+            "--attention-experts or --ffn-experts."
+        )
+    task: tasks.FairseqTask = reader.task
+    with tqdm(total=len(numbers), desc="counting experts", unit="sentence", disable=None) as bar:
+        uses = expert_use(
+            *(reader.model, task, split, numbers),
+            max_tokens=arguments.max_tokens,
+            progress=bar.update,
+        )
+    rows, figures = [], {}
+    for loop, layers in uses.items():
+        for layer, use in layers.items():
+            what = f"{loop} {layer.replace('_', ' ')}"
+            title = f"{Path(task.cfg.data).name}, {split}: {what}"
+            figures[f"{loop}_{layer}_experts"] = expert_plots.affinity_figure(use, title=title)
+            best = use.words(_SPOKEN_WORDS)
+            for expert, (load, words) in enumerate(zip(use.loads(), best, strict=True), start=1):
+                shown = ", ".join(f"{word.text} ({100 * word.share:.0f} %)" for word in words)
+                print(f"{what}, expert {expert}: {100 * load:.1f} % of all choices; {shown}")
+            rows += [
+                dict(zip(_COLUMNS, (loop, layer, expert, *word), strict=True))
+                for expert, words in enumerate(use.words(), start=1)
+                for word in words
+            ]
+    files = write(arguments.out, figures, arguments.format)
+    _write_rows(arguments.out / "experts.csv", rows, _COLUMNS)
+    return files + 1
+
+
+def _write_rows(
+    csv_file: Path, rows: Sequence[Mapping[str, object]], columns: Sequence[str]
+) -> None:
     with written_whole(csv_file) as path, open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
     print(csv_file)
-    return files + 1
 
 
 def write(folder: Path, figures: Mapping[str, Figure], formats: Sequence[str]) -> int:

@@ -62,6 +62,11 @@ def _main(argv: Sequence[str] | None) -> None:
         loaded = {split: _split(arguments, reader, split) for split in splits}
         files = _report_pictures.draw_steps(arguments, reader, loaded)
         _say(f"{_count(files, 'file')} in {arguments.out}, {watch}.")
+    elif arguments.experts:
+        split = arguments.gen_subset
+        numbers = _split(arguments, reader, split)
+        files = _report_pictures.draw_experts(arguments, reader, split, numbers)
+        _say(f"{_count(files, 'file')} in {arguments.out}, {watch}.")
     else:
         sentences = _sentences(arguments, reader, 1)
         files = _report_pictures.draw_sentences(arguments, reader, sentences)

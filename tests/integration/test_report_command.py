@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shlex
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,26 @@ def test_every_sentence_has_a_folder_of_its_own(trained: Path, data: Path, tmp_p
     assert folders == ["test_2", "turn_left", "turn_left_2"]
     assert (tmp_path / "turn_left_2" / "sentence.txt").read_text().startswith("turn, left\n")
     assert all(len(list(folder.iterdir())) == 6 for folder in tmp_path.iterdir())
+
+
+def test_words_of_experts(trained: Path, data: Path, tmp_path: Path) -> None:
+    options = words("--experts --gen-subset train --format png --out")
+    said = run("sut-report", "--path", trained, "--data", data, *options, tmp_path).stdout
+    assert re.search(
+        r"^encoder feed forward, expert 1: [\d.]+ % of all choices; ", said, re.MULTILINE
+    )
+    layers = ("encoder_self_attention", "encoder_feed_forward", "decoder_self_attention")
+    layers += ("decoder_cross_attention", "decoder_feed_forward")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "experts.csv",
+        *(f"{layer}_experts.png" for layer in layers),
+    }
+    with open(tmp_path / "experts.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    shares: dict[tuple[str, ...], float] = defaultdict(float)
+    for row in rows:
+        shares[row["loop"], row["layer"], row["text"]] += float(row["share"])
+    assert all(total == pytest.approx(1, abs=1e-5) for total in shares.values())
 
 
 def test_unknown_words_are_drawn_and_named(trained: Path, data: Path, tmp_path: Path) -> None:
@@ -189,6 +210,8 @@ BAD_INPUT = {
     "--gen-subset nothing": "has no split `nothing`: check --gen-subset",
     "--steps-by length": "all tokens of this model take all its steps",
     "--steps-by length --head 1": "--steps-by draws no sentence: leave --head out",
+    "--steps-by length --experts": "--steps-by and --experts draw different things",
+    "--experts --number 2": "--experts draws no sentence: leave --number out",
     "--model-overrides '{\"layers\": 3}'": "the model has no option `layers`",
     "--path nowhere.pt": "There is no checkpoint `nowhere.pt`",
     "--data nowhere": "There is no dict.src.txt and dict.tgt.txt in ",

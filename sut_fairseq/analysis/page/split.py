@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from fairseq import tasks
-from torch import Tensor
 
-from sut_fairseq.analysis import average_steps, trained
+from sut_fairseq.analysis import average_steps
 from sut_fairseq.analysis.depth import set_threshold
-from sut_fairseq.analysis.evaluation import by_reference
-from sut_fairseq.analysis.traces import evaluating, looked_at
-from sut_fairseq.modules.observer import Observer
-from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.analysis.expert_use import Use, expert_use
 
 Progress = Callable[[int], object]
 _TOP_WORDS = 8
-_OFTEN = 3  # a rarer word says nothing about an expert
 
 
 def depth_record(
@@ -66,18 +59,6 @@ def depth_record(
     }
 
 
-def routers(model: Any) -> dict[str, dict[str, Router]]:
-    """The routers of each depth loop, by the layer that they belong to."""
-    return {
-        name: {
-            place.split(".")[0]: module
-            for place, module in ([] if shape.stack is None else shape.stack.block.named_modules())
-            if isinstance(module, Router)
-        }
-        for name, shape in looked_at(model).items()
-    }
-
-
 def expert_record(
     model: Any,
     task: tasks.FairseqTask,
@@ -87,9 +68,7 @@ def expert_record(
     max_tokens: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Which words use which expert; the model reads the reference, at its present threshold.
-
-    Arguments are as for `depth_record`.
+    """Which words use which expert, as `expert_use` counts them, which the arguments are as for.
 
     Returns:
         `sentences`, how many, and `layers`: by loop and layer for each expert its `load` (share of
@@ -97,98 +76,21 @@ def expert_record(
         the greatest part first, each with this part and how often it was seen; words seen less
         than three times do not count.
     """
-    dataset, ask = task.dataset(split), by_reference(model, task)
-    dictionaries = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}
-    uses = {
-        name: {layer: _Use(len(dictionaries[name]), one.num_experts) for layer, one in own.items()}
-        for name, own in routers(model).items()
-    }
-    for group in trained.similar_lengths(dataset, numbers, max_tokens):
-        batch = dataset.collater([dataset[number] for number in group])
-        inputs = batch["net_input"]
-        tokens = {"encoder": inputs["src_tokens"], "decoder": inputs.get("prev_output_tokens")}
-        inputs["observers"] = {name: _Watch(tokens[name], own) for name, own in uses.items()}
-        with evaluating(model):
-            ask(batch)
-        progress(len(group))
+    uses = expert_use(model, task, split, numbers, max_tokens=max_tokens, progress=progress)
     return {
         "sentences": len(numbers),
         "layers": {
-            name: {layer: use.record(dictionaries[name].symbols) for layer, use in own.items()}
+            name: {layer: _layer_record(use) for layer, use in own.items()}
             for name, own in uses.items()
         },
     }
 
 
-class _Use:
-    """Sums of what one router chose.
-
-    Args:
-        vocabulary: number of words.
-        num_experts: number of experts.
-    """
-
-    def __init__(self, vocabulary: int, num_experts: int) -> None:
-        self.weight = torch.zeros(vocabulary, num_experts)
-        self.seen = torch.zeros(vocabulary, dtype=torch.long)
-        self.load = torch.zeros(num_experts, dtype=torch.long)
-
-    def see(self, tokens: Tensor) -> None:
-        """Count the words of all tokens, `(num_tokens,)`."""
-        self.seen += tokens.bincount(minlength=len(self.seen))
-
-    def add(self, tokens: Tensor, indices: Tensor, weights: Tensor) -> None:
-        """Add a step: tokens `(num_tokens,)`, their experts and weights `(num_tokens, top_k)`."""
-        rows = tokens.unsqueeze(1).expand_as(indices)
-        self.weight.index_put_((rows, indices), weights.float(), accumulate=True)
-        self.load += indices.flatten().bincount(minlength=len(self.load))
-
-    def record(self, symbols: Sequence[str]) -> list[dict[str, Any]]:
-        """For each expert its load and its words."""
-        often = (self.seen >= _OFTEN).nonzero().flatten()
-        # The weights of a token sum to 1 at each step.
-        shares = self.weight[often] / self.weight[often].sum(dim=1, keepdim=True)
-        result = []
-        for expert, load in enumerate(self.load.tolist()):
-            best = shares[:, expert].topk(min(_TOP_WORDS, len(often)))
-            words = [
-                [symbols[word], round(share, 3), int(self.seen[word])]
-                for share, word in zip(best.values.tolist(), often[best.indices].tolist())
-                if share > 1 / len(self.load)
-            ]
-            total = max(1, int(self.load.sum()))
-            result.append({"load": round(load / total, 4), "words": words})
-        return result
-
-
-class _Watch(Observer):
-    """Adds what the routers of a loop choose, of one batch.
-
-    Args:
-        tokens: what the loop reads, `(batch, length)`.
-        uses: sums, by layer.
-    """
-
-    def __init__(self, tokens: Tensor, uses: dict[str, _Use]) -> None:
-        self._tokens = tokens
-        self._uses = uses
-        self._indices: dict[str, Tensor] = {}
-
-    def step(self, step: int, tokens: ActiveTokens) -> None:
-        self._active = tokens.active
-        self._own = self._chosen(tokens.take(self._tokens))
-        if step == 0:
-            for use in self._uses.values():
-                use.see(self._own)
-
-    def saw(self, name: str, values: Tensor) -> None:
-        layer, _, what = name.rpartition(".")
-        if what == "expert_indices":
-            self._indices[layer] = values
-        elif what == "expert_weights":
-            indices = self._chosen(self._indices.pop(layer))
-            self._uses[layer].add(self._own, indices, self._chosen(values))
-
-    def _chosen(self, values: Tensor) -> Tensor:
-        """Those of the active tokens, `(num_tokens, ...)`."""
-        return values if self._active is None else values[self._active]
+def _layer_record(use: Use) -> list[dict[str, Any]]:
+    return [
+        {
+            "load": round(load, 4),
+            "words": [[word.text, round(word.share, 3), word.seen] for word in words],
+        }
+        for load, words in zip(use.loads(), use.words(_TOP_WORDS), strict=True)
+    ]

@@ -1,0 +1,49 @@
+"""Pictures of how words and experts belong together (SUT Figure 8)."""
+
+from __future__ import annotations
+
+from matplotlib.colors import TwoSlopeNorm
+
+from sut_fairseq.analysis.expert_use import Use
+from sut_fairseq.analysis.map_layout import TITLE, Figure
+from sut_fairseq.errors import InputError
+
+_MOST_WORDS = 40
+_CELL = 0.42, 0.24  # inches
+_STRONG = 0.6  # of the greatest value: there the colour is dark
+
+
+def affinity_figure(use: Use, *, title: str) -> Figure:
+    """Pointwise mutual information of the most frequent words (rows) and the experts (columns).
+
+    Above 0 (orange) a word goes to an expert more often than words do on average, below (purple)
+    more rarely; grey: never.
+
+    Raises:
+        InputError: if no word was seen often enough to say something.
+    """
+    chosen = use.often()[:_MOST_WORDS]
+    if not len(chosen):
+        raise InputError("no word was seen three times: count more sentences.")
+    values = use.affinity()[chosen]
+    num_words, num_experts = values.shape
+    greatest = float(values[values.isfinite()].abs().max().clamp(min=0.1))
+    size = (2.6 + _CELL[0] * num_experts, 1.4 + _CELL[1] * num_words)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots()
+    axes.set_facecolor("0.82")
+    shown = values.masked_fill(~values.isfinite(), float("nan"))
+    norm = TwoSlopeNorm(0.0, -greatest, greatest)
+    image = axes.imshow(shown.numpy(), cmap="PuOr_r", norm=norm, aspect="auto")
+    for row, line in enumerate(values.tolist()):
+        for column, value in enumerate(line):
+            if abs(value) != float("inf"):
+                color = "white" if abs(value) > _STRONG * greatest else "black"
+                text = axes.text(column, row, f"{value:.1f}", fontsize=6.5, color=color)
+                text.set(ha="center", va="center")
+    axes.set_xticks(range(num_experts), [str(one) for one in range(1, num_experts + 1)])
+    axes.set_yticks(range(num_words), [use.symbols[word] for word in chosen.tolist()])
+    axes.set_xlabel("expert")
+    figure.colorbar(image, ax=axes, label="pointwise mutual information, nats")
+    figure.suptitle(title, fontsize=TITLE)
+    return figure

@@ -1,0 +1,62 @@
+"""Which words belong to which expert, on sums that can be checked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from sut_fairseq.analysis import expert_plots
+from sut_fairseq.analysis.expert_use import Use
+from sut_fairseq.errors import InputError
+
+WORDS = ["a", "b", "rare"]
+
+
+@pytest.fixture
+def use() -> Use:
+    """`a` goes to expert 1 and, with a quarter of its weight, to 2; `b` to 2 alone; 3 is idle."""
+    use = Use(WORDS, 3)
+    tokens = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 2])
+    use.see(tokens)
+    indices = torch.tensor([[0, 1]] * 4 + [[1, 0]] * 4 + [[1, 0]])
+    weights = torch.tensor([[0.75, 0.25]] * 4 + [[1.0, 0.0]] * 4 + [[1.0, 0.0]])
+    use.add(tokens, indices, weights)
+    return use
+
+
+def test_affinity_is_pointwise_mutual_information(use: Use) -> None:
+    joint = torch.tensor([[3.0, 1.0, 0.0], [0.0, 4.0, 0.0], [0.0, 1.0, 0.0]]).double() / 9
+    affinity = use.affinity()
+    for word in range(3):
+        for expert in range(3):
+            both = float(joint[word, expert])
+            alone = float(joint[word].sum() * joint[:, expert].sum())
+            expected = math.log(both / alone) if both else -math.inf
+            assert float(affinity[word, expert]) == pytest.approx(expected, abs=1e-6)
+    # Its mean is the mutual information of word and expert, which is not negative.
+    assert float((joint * affinity.clamp(min=-99)).sum()) > 0
+
+
+def test_words_of_an_expert(use: Use) -> None:
+    first, second, third = use.words(5)
+    assert [(word.text, word.seen, word.share) for word in first] == [("a", 4, 0.75)]
+    assert [(word.text, word.share) for word in second] == [("b", 1.0)]  # `a` gave too little
+    assert third == []
+    assert [word.text for word in use.words()[1]] == ["b", "a"]  # `rare` was seen once
+    assert use.loads() == [0.5, 0.5, 0.0]
+
+
+def test_picture(use: Use) -> None:
+    figure = expert_plots.affinity_figure(use, title="title")
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    texts = {text.get_position(): text.get_text() for text in axes.texts}
+    assert texts[0, 0] == "0.8" and (2, 0) not in texts  # log(0.75 / (1 / 3)); nobody asks expert 3
+    assert set(texts) == {(0, 0), (1, 0), (1, 1)}
+
+
+def test_picture_of_no_words() -> None:
+    with pytest.raises(InputError, match="count more sentences"):
+        expert_plots.affinity_figure(Use(WORDS, 2), title="title")
