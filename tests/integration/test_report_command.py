@@ -198,7 +198,7 @@ BAD_INPUT = {
     "--steps-by length --head 1": "--steps-by draws no sentence: leave --head out",
     "--model-overrides '{\"layers\": 3}'": "the model has no option `layers`",
     "--path nowhere.pt": "There is no checkpoint `nowhere.pt`",
-    "--data nowhere": "There is no dict.src.txt and dict.tgt.txt in ",
+    "--data nowhere": "There is no dict.src.txt with dict.tgt.txt in ",
 }
 
 
