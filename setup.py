@@ -40,7 +40,13 @@ setup(
     ],
     package_dir={"sut_data": "data-prep/sut_data"},
     package_data={
-        "sut_fairseq": ["py.typed", "constraints.txt", "experiments/*.yaml", "cli/report_page/*"],
+        "sut_fairseq": [
+            "py.typed",
+            "constraints.txt",
+            "experiments/*.yaml",
+            "experiments/matrix/*.yaml",
+            "cli/report_page/*",
+        ],
         "sut_data": ["py.typed", "SHA256SUMS"],
     },
     zip_safe=False,  # fairseq's --user-dir needs a real folder

@@ -37,6 +37,10 @@ ROWS = (
         *("high", "train", "to_transformer"),
     ),
     Row(
+        "training, small SUT (states of 64) / Transformer of equal MACs: tokens per second",
+        *("high", "train-small", "to_transformer"),
+    ),
+    Row(
         "beam search, `sut_base` / Transformer of equal MACs: tokens per second",
         *("high", "decode", "to_transformer"),
     ),

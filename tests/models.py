@@ -20,10 +20,8 @@ from sut_fairseq.models.recurrent_translation import (
     RecurrentTranslationModel,
 )
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from sut_fairseq.tasks.sequence_classification import (
-    SequenceClassificationConfig,
-    SequenceClassificationTask,
-)
+from sut_fairseq.tasks.labels import LabelTaskConfig
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 from tests.comparison import randomise
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -128,9 +126,7 @@ def dictionary(num_words: int = 9, prefix: str = "w") -> Dictionary:
 
 def classification_task() -> SequenceClassificationTask:
     """A task with words as sources and five labels."""
-    return SequenceClassificationTask(
-        SequenceClassificationConfig(), dictionary(), dictionary(5, "v")
-    )
+    return SequenceClassificationTask(LabelTaskConfig(), dictionary(), dictionary(5, "v"))
 
 
 def task(joined: bool = False) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Parameters and multiply-accumulate operations (MACs) of encoder-decoder models, with ptflops.
+"""Parameters and multiply-accumulate operations (MACs) of models, with ptflops.
 
 Two conventions. "Paper": what the published figures count, the products with weights (projections,
 experts, routers, halting units, output projection) and normalisation, but neither embedding
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from fairseq.models.lstm import AttentionLayer
 from fairseq.modules import MultiheadAttention as FairseqAttention
 from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
@@ -29,6 +30,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.attention.compositional import ValueScores
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.recurrent.dnc import DNC
 from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUDecoder
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
@@ -42,6 +44,8 @@ _KINDS = {
     "reader.gru": "recurrent layers",
     "writer.gru": "recurrent layers",
     "writer.cell": "recurrent layers",
+    "reader.layers": "recurrent layers",
+    "encoder.lstm": "recurrent layers",
     "router": "routers",
     "halting": "halting",
     "norm": "normalisation",
@@ -55,6 +59,9 @@ _KINDS = {
     "fc2": "feed-forward",
 }
 
+
+# Modules that have hooks, and parts with hooks of their own.
+_WITH_OTHERS_INSIDE = (AttentionCore, ValueScores, GRUDecoder, AttentionLayer)
 
 # ptflops keeps the hooks of the model that it counts in a global variable.
 _one_at_a_time = threading.Lock()
@@ -89,34 +96,37 @@ class Complexity:
         return self.macs + self.by_kind[PRODUCTS] - self.by_kind[REPEATED]
 
 
-def count(model: nn.Module, batches: Iterable[dict[str, Tensor]]) -> Complexity:
-    """Count what teacher-forced evaluation of sentence pairs costs.
+def count(
+    model: nn.Module, batches: Iterable[dict[str, Tensor]], *, training: bool = False
+) -> Complexity:
+    """Count what the forward pass on sentence pairs costs, under teacher forcing.
 
     Args:
-        model: an encoder-decoder model of this package or fairseq's Transformer; put into
-            evaluation mode.
+        model: an encoder-decoder model or a classifier of this package, or fairseq's Transformer
+            or LSTM; put into evaluation mode.
         batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and, but for a
             language model, `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a
             sentence costs in a batch what it costs alone (`without_padding` makes such batches).
+        training: count the forward pass of training, which for some models has fewer steps.
 
     Raises:
         RuntimeError: if ptflops fails.
         InputError: if the model has layers that no hook here knows.
     """
-    if isinstance(model, RecurrentClassifier):
-        raise InputError("recurrent classifiers are not counted: their layers work word by word.")
+    if isinstance(model, RecurrentClassifier) and isinstance(model.reader, DNC):
+        raise InputError("a DNC is not counted: its memory has products that no hook here knows.")
     # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
     # training mode; ptflops switches to evaluation mode itself.
     model.train()
     result = Complexity(params=sum(p.numel() for p in model.parameters()))
     for batch in batches:
-        counter = _Counter(model, result, batch)
+        counter = _Counter(model, result, batch, training)
         macs = counter.run()
         result.macs += macs
         if sum(result.by_part.values()) != result.macs:
             raise InputError(
                 f"`{type(model).__name__}` has layers that are not counted here; `sut-macs` counts "
-                "the models of this package and fairseq's Transformer."
+                "the models of this package and fairseq's Transformer and LSTM."
             )
         result.sentences += batch["src_tokens"].shape[0]
         result.source_tokens += batch["src_tokens"].numel()
@@ -154,8 +164,11 @@ def without_padding(
 class _Counter(nn.Module):
     """Wraps a model for one ptflops run and sorts what its hooks count."""
 
-    def __init__(self, model: nn.Module, result: Complexity, batch: dict[str, Tensor]) -> None:
+    def __init__(
+        self, model: nn.Module, result: Complexity, batch: dict[str, Tensor], in_training: bool
+    ) -> None:
         super().__init__()
+        self.in_training = in_training
         self.model = model
         self.result = result
         self.batch = batch
@@ -167,9 +180,12 @@ class _Counter(nn.Module):
             AttentionCore: self._products_hook,
             ValueScores: self._value_scores_hook,
             FairseqAttention: self._fairseq_attention_hook,
+            AttentionLayer: self._lstm_attention_hook,
             **dict.fromkeys((AttendAfter, AttendBefore), self._decoder_hook),
             nn.GRU: self._hook(_gru),
             nn.GRUCell: self._hook(_gru),
+            nn.LSTM: self._hook(_lstm),
+            nn.LSTMCell: self._hook(_lstm_cell),
             nn.Linear: self._hook(MODULES_MAPPING[nn.Linear]),
             nn.LayerNorm: self._hook(MODULES_MAPPING[nn.LayerNorm]),
         }
@@ -196,12 +212,14 @@ class _Counter(nn.Module):
 
     def forward(self, placeholder: Tensor) -> None:
         """Run the model on the batch; an error is kept, because ptflops would print it."""
+        self.model.train(self.in_training)  # ptflops has switched to evaluation mode
         try:
             output = self.model(**self.batch)
         except Exception as error:
             self.error = error
             return
-        for stack, statistics in (output[1] or {}).get("halting", {}).items():
+        extra = output[1] if isinstance(output[1], dict) else {}  # fairseq's LSTM gives weights
+        for stack, statistics in extra.get("halting", {}).items():
             halting = self.result.halting
             halting[stack] = halting[stack] + statistics if stack in halting else statistics
 
@@ -214,7 +232,7 @@ class _Counter(nn.Module):
             self._book(name, macs)
             for parent in self._parents(name):
                 # ptflops does not look inside of a module that has a hook.
-                if isinstance(parent, (AttentionCore, ValueScores, GRUDecoder)):
+                if isinstance(parent, _WITH_OTHERS_INSIDE):
                     parent.__flops__ += macs
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
                 stack: Any = self.model.get_submodule(name.split(".block.")[0])
@@ -252,6 +270,10 @@ class _Counter(nn.Module):
         tokens, source, *_ = inputs
         self.result.by_kind[PRODUCTS] += module.num_products(tokens.shape[1], source)
 
+    def _lstm_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
+        _, source, *_ = inputs
+        self.result.by_kind[PRODUCTS] += 2 * source.numel()
+
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.
         tgt_len, batch_size, embed_dim = output[0].shape
@@ -280,6 +302,21 @@ def _gru(module: Any, inputs: Any, output: Tensor) -> None:
     module.__flops__ += (
         steps * 3 * module.hidden_size * (module.input_size + module.hidden_size + 2)
     )
+
+
+def _lstm(module: Any, inputs: Any, output: Any) -> None:
+    """MACs of an LSTM: four gates in each layer and direction; biases as for nn.Linear."""
+    words = inputs[0].data[..., 0].numel()
+    directions = 2 if module.bidirectional else 1
+    size = module.hidden_size
+    widths = [module.input_size, *[directions * size] * (module.num_layers - 1)]
+    module.__flops__ += words * directions * sum(4 * size * (width + size + 2) for width in widths)
+
+
+def _lstm_cell(module: Any, inputs: Any, output: Any) -> None:
+    """The same of one word of each sentence."""
+    size = module.hidden_size
+    module.__flops__ += len(inputs[0]) * 4 * size * (module.input_size + size + 2)
 
 
 def _expert_linear(module: Any, inputs: Any, output: Tensor) -> None:

@@ -131,9 +131,14 @@ def similar_lengths(
 
 
 def sentence_pairs(
-    task: tasks.FairseqTask, split: str, max_sentences: int | None = None
+    task: tasks.FairseqTask, split: str, max_sentences: int | None = None, *, spread: bool = False
 ) -> list[tuple[Tensor, Tensor]]:
-    """Source and target tokens of the first pairs of a split; arguments as in `load_split`."""
+    """Source and target tokens of the first pairs of a split; arguments as in `load_split`.
+
+    With `spread` they are taken at equal distances from the whole split.
+    """
     numbers = load_split(task, split, max_sentences)
     dataset = task.dataset(split)
+    if spread:
+        numbers = range(0, len(dataset), max(1, len(dataset) // len(numbers)))[: len(numbers)]
     return [(dataset[i]["source"], dataset[i]["target"]) for i in numbers]

@@ -164,6 +164,11 @@ def _by_groups(
         search=arguments.search,
         max_sentences=arguments.max_sentences,
     )
+    by_groups(run, record, experiment, asked)
+
+
+def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -> None:
+    """Evaluate a run by groups of sentences, print the results and keep them."""
     evaluate_command.run(evaluating.command(run, record, experiment, asked))
     evaluating.keep(run, record, experiment, asked)
     print(f"rows: {run / asked.name()}.csv, picture: {run / asked.name()}.png")

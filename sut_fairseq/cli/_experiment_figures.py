@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sut_data.files import written_whole
+from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.summaries import Table
@@ -31,6 +32,21 @@ def draw_table(table: Table, path: Path) -> None:
     title = f"{table.experiment}: {table.summary.title}"
     with written_whole(path) as partial:
         summary_plots.draw(lines, title, table.measure.replace("`", ""), partial)
+
+
+def draw_matrix(table: grid_results.Table, path: Path) -> None:
+    """Draw the scores of the matrix."""
+    from sut_fairseq.analysis import heat_map
+
+    with written_whole(path) as partial:
+        heat_map.draw(
+            list(table.grid.rows.values()),
+            [column.title for column in table.grid.columns.values()],
+            [[cell.mean for cell in line] for line in table.cells],
+            [[str(cell) for cell in line] for line in table.cells],
+            "Scores on what is beyond training",
+            partial,
+        )
 
 
 def draw_curves(groups: Sequence[Group], path: Path) -> bool:

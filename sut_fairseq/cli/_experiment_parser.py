@@ -20,11 +20,16 @@ _COMMANDS = {
     "compare": "a table of evaluated runs: one row for the runs that differ only in the seed",
     "report": "results of runs as Markdown, with what made them",
     "keep": "copy records, results and curves of runs, without checkpoints and logs",
+    "matrix": "run every model on every task with the same budget, and make a table of them",
 }
 _AFTER = {
     "prepare": "Options after -- go to sut-prepare: --raw DIR, --limit N, ...",
     "train": "Options after -- go to fairseq-train and replace those of the experiment. "
     "Interrupted runs continue where they stopped, and finished ones are not repeated.",
+    "matrix": "A cell is a model (row) on a task (column); each is an experiment of its own, which "
+    "`show matrix/COLUMN` shows and `prepare matrix/COLUMN` makes the data of. Finished cells are "
+    "not repeated, interrupted ones continue. The table is written into --out as matrix.md, "
+    "matrix.csv and matrix.png, of all cells that are there.",
     "evaluate": "The best checkpoint is evaluated, or for translations the mean of the best ones. "
     "Results go into the folder of the run: rows (CSV), a picture, and what compare and report "
     "read; those of translations into a folder beside the checkpoints. The paper's numbers for the "
@@ -42,6 +47,10 @@ _EXAMPLES = {
     "evaluate": ["evaluate runs/scan", "evaluate runs/scan --sweep 0.3 0.6 0.9 --subset valid"],
     "compare": ["compare runs/scan", "compare runs/scan --groups --csv rows.csv"],
     "report": ["report runs/scan", "report runs/scan --out report.md"],
+    "matrix": [
+        "matrix --out runs/matrix --seeds 1 2 3 --jobs 2",
+        "matrix --rows sut ndr --columns ctl-backward --dry-run",
+    ],
     "keep": ["keep runs/scan --into kept", "keep runs/scan/scan-sut-seed-1 --into kept"],
 }
 
@@ -68,6 +77,7 @@ def build(program: str) -> Parser:
     _show(parts["show"])
     _prepare(parts["prepare"])
     _train(parts["train"])
+    _matrix(parts["matrix"])
     add_options(parts["evaluate"])
     for name in ("compare", "report", "keep"):
         _runs(parts[name])
@@ -143,6 +153,10 @@ def _train(parser: argparse.ArgumentParser) -> None:
         help="folder of the run; of several runs, the folder of MODEL-seed-N "
         "(default: runs/EXPERIMENT/DATA-MODEL[-SIZE]-seed-N)",
     )
+    _machine(machine)
+
+
+def _machine(machine: argparse._ArgumentGroup) -> None:
     machine.add_argument(
         "--jobs",
         type=whole_number,
@@ -168,6 +182,40 @@ def _train(parser: argparse.ArgumentParser) -> None:
     machine.add_argument(
         "--dry-run", action="store_true", help="print the commands of fairseq-train, and stop"
     )
+
+
+def _matrix(parser: argparse.ArgumentParser) -> None:
+    cells = parser.add_argument_group("which cells")
+    machine = parser.add_argument_group("where it runs")
+    for option, what in (("--rows", "models"), ("--columns", "tasks")):
+        cells.add_argument(option, nargs="+", metavar="NAME", help=f"which {what} (default: all)")
+    cells.add_argument(
+        "--seeds", nargs="+", type=whole_number, default=[1], metavar="N", help="default: 1"
+    )
+    cells.add_argument(
+        "--size",
+        default="small",
+        metavar="NAME",
+        help="small: at most about 15 minutes of a CPU core for each cell; long: ten times as many "
+        "updates (default: small)",
+    )
+    cells.add_argument(
+        "--updates",
+        type=whole_number,
+        metavar="N",
+        help="stop after N updates, to try it; the table marks such cells",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs", "matrix"),
+        metavar="DIR",
+        help="folder of COLUMN/ROW-seed-N and of the table (default: runs/matrix)",
+    )
+    parser.add_argument(
+        "--draw", action="store_true", help="train nothing, only make the table of what is there"
+    )
+    _machine(machine)
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:

@@ -74,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-benchmark", lambda: _main(argv))
 
 
-def make_parser() -> Parser:
-    """Return the command line."""
+def make_parser(preset: str | None = None) -> Parser:
+    """Return the command line, with the defaults of a preset."""
     parser = Parser(
         "sut-benchmark",
         description="Measure time and memory against other ways to compute the same. All variants "
@@ -99,6 +99,12 @@ def make_parser() -> Parser:
             ],
         )
         _add_sizes(one, subject.Sizes)
+        presets = getattr(subject, "PRESETS", {})
+        if presets:
+            text = "; ".join(f"{key}: {value.about}" for key, value in presets.items())
+            one.add_argument("--preset", choices=presets, help=f"other defaults; {text}")
+        if preset in presets:
+            one.set_defaults(**presets[preset].sizes)
         _add_conditions(one, subject.REPETITIONS)
     text = (
         "what a training on many GPUs costs, from measured speed and stated assumptions: time, "
@@ -176,6 +182,8 @@ def _main(argv: Sequence[str] | None) -> None:
     if arguments.subject == "plan":
         _plan.run(arguments, others)
         return
+    if getattr(arguments, "preset", None):
+        arguments, others = make_parser(arguments.preset).parse_known_args(argv)
     if others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     subject, _ = _SUBJECTS[arguments.subject]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 import csv
-import shlex
-import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
-
-import torch
 
 from sut_data.command_line import STOPPED, Parser
 from sut_data.files import written_whole
-from sut_fairseq.cli import _experiment_evaluation, _experiment_figures, _experiment_parser
+from sut_fairseq.cli import (
+    _experiment_evaluation,
+    _experiment_figures,
+    _experiment_matrix,
+    _experiment_parser,
+)
 from sut_fairseq.cli._command import run_command
 from sut_fairseq.cli._experiment_texts import describe, listing, print_columns, settings_table
+from sut_fairseq.cli._experiment_training import clock, listed, train
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     commands,
@@ -32,21 +32,19 @@ from sut_fairseq.experiments import (
     results,
     summaries,
 )
-from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.running import Run, ToldToStop, Trainer
+from sut_fairseq.experiments.running import Run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of
 
 NAME = "sut-experiment"
 _RUNS = Path("runs")
-_TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     line = list(sys.argv[1:] if argv is None else argv)
-    resumes = line[:1] in (["prepare"], ["train"])
+    resumes = line[:1] in (["prepare"], ["train"], ["matrix"])
     interrupted = "interrupted; goes on with the same command." if resumes else STOPPED
     return run_command(NAME, lambda: _main(line), interrupted)
 
@@ -64,16 +62,6 @@ def _main(line: list[str]) -> None:
 def make_parser() -> Parser:
     """Return the command line."""
     return _experiment_parser.build(NAME)
-
-
-class _Clock:
-    """Prints sentences with the seconds since it was made."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-
-    def __call__(self, sentence: str) -> None:
-        print(f"[{time.monotonic() - self._start:4.0f} s] {sentence}", flush=True)
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -120,36 +108,18 @@ def _train(arguments: argparse.Namespace) -> None:
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
             called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
-    launcher = shlex.split(arguments.launcher)
     if arguments.dry_run:
-        machine = Machine(1 if arguments.gpus is None else arguments.gpus)
         for run in runs:
-            print(commands.shell([*launcher, *one.command()] for one in run.trainings(machine)))
+            print(listed(run, arguments))
         return
-    gpus = torch.cuda.device_count() if arguments.gpus is None else arguments.gpus
-    # So that trainings are told to stop as well, have the time to save, and it is recorded.
-    for number in _TO_STOP:
-        signal.signal(number, _stop)
-    trainer = Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=_Clock())
-    try:
-        trainer.train(runs)
-    except ToldToStop:
-        print(f"{NAME}: interrupted; goes on with the same command.", file=sys.stderr)
-        raise
+    train(runs, arguments, clock())
     for run in runs:
         print(f"evaluate it: {NAME} evaluate {run.folder}")
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    """End once the trainings have; being told again must not cut that short."""
-    for each in _TO_STOP:
-        signal.signal(each, signal.SIG_IGN)
-    raise ToldToStop(number)
-
-
 def _called(experiment: Experiment) -> str:
     """What a record calls an experiment: a name of ours, or the path of a user's file."""
-    ours = experiment.path.parent == reading.FOLDER
+    ours = reading.is_ours(experiment.path)
     return experiment.name if ours else str(experiment.path.resolve())
 
 
@@ -210,7 +180,11 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.figures is not None:
         _figures(groups, arguments.figures)
     if arguments.pages is not None:
-        draw = (_experiment_figures.draw_curves, _experiment_figures.draw_table)
+        draw = (
+            _experiment_figures.draw_curves,
+            _experiment_figures.draw_table,
+            _experiment_figures.draw_matrix,
+        )
         for path in pages.write(groups, arguments.pages, *draw):
             print(path)
 
@@ -263,6 +237,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "compare": _compare,
     "report": _report,
     "keep": _keep,
+    "matrix": _experiment_matrix.matrix,
 }
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.costs import COSTS
 from sut_fairseq.experiments.curves import read_curve, write_curve
 from sut_fairseq.experiments.evaluating import SUFFIX
 from sut_fairseq.experiments.json_files import read_json, write_json
+from sut_fairseq.experiments.reading import is_file
 from sut_fairseq.experiments.records import RECORD, Record, read_record
 
 
@@ -24,11 +26,13 @@ def keep(run: Path, folder: Path) -> Path:
     record = read_record(run)
     if not record.finished():
         raise InputError(f"{run} has not come to its end: train on, then keep it.")
-    kept = folder / Path(record.experiment).stem / _name(run, record)
+    name = record.experiment
+    kept = folder / (Path(name).stem if is_file(name) else name) / _name(run, record)
     if kept.resolve() == run.resolve():
         return kept
     kept.mkdir(parents=True, exist_ok=True)
-    for path in (run / RECORD, *sorted(run.glob(f"*{SUFFIX}"))):
+    costs = [run / COSTS] if (run / COSTS).is_file() else []
+    for path in (run / RECORD, *costs, *sorted(run.glob(f"*{SUFFIX}"))):
         write_json(kept / path.name, _without_folders(read_json(path)))
     write_curve(kept, read_curve(run))
     return kept

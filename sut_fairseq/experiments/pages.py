@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sut_data.files import written_whole
-from sut_fairseq.experiments import report
+from sut_fairseq.experiments import grid_results, report
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
-from sut_fairseq.experiments.reading import known, read
+from sut_fairseq.experiments.grid import read_grid
+from sut_fairseq.experiments.reading import MATRIX, columns, known, read
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment
 from sut_fairseq.experiments.summaries import Table, tables
@@ -23,10 +24,15 @@ PICTURES = Path("pictures")
 
 DrawCurves = Callable[[Sequence[Group], Path], bool]
 DrawTable = Callable[[Table, Path], None]
+DrawMatrix = Callable[[grid_results.Table, Path], None]
 
 
 def write(
-    groups: Sequence[Group], folder: Path, draw_curves: DrawCurves, draw_table: DrawTable
+    groups: Sequence[Group],
+    folder: Path,
+    draw_curves: DrawCurves,
+    draw_table: DrawTable,
+    draw_matrix: DrawMatrix,
 ) -> list[Path]:
     """Write all pages; pages of experiments without runs are left alone.
 
@@ -35,6 +41,7 @@ def write(
         folder: to write to, such as `docs/results`.
         draw_curves: draws the curves of an experiment's runs, if it has any.
         draw_table: draws a summary.
+        draw_matrix: draws the scores of the matrix.
 
     Returns:
         the pages.
@@ -48,6 +55,8 @@ def write(
             page = _page(experiment, own, folder, draw_curves, draw_table)
             written.append(_write(folder / f"{experiment.name}.md", page))
     present = {path.stem for path in written}
+    if any(group.experiment.name in columns() for group in groups):
+        written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw_matrix)))
     index = _index(check_claims(ours, groups), folder, present)
     return [_write(folder / INDEX, index), *written]
 
@@ -56,6 +65,26 @@ def _write(path: Path, text: str) -> Path:
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
     return path
+
+
+def _matrix(groups: Sequence[Group], folder: Path, draw_matrix: DrawMatrix) -> str:
+    """The matrix, of the first size of its columns; its rows as a CSV file beside the page."""
+    grid = read_grid()
+    size = next(iter(grid.experiment(next(iter(grid.columns))).sizes))
+    table = grid_results.table(grid, groups, size)
+    picture, rows = PICTURES / f"{MATRIX}.png", Path(f"{MATRIX}.csv")
+    draw_matrix(table, folder / picture)
+    grid_results.write_rows(table, folder / rows)
+    parts = [
+        "# The matrix: every model on every task",
+        f"`sut-experiment matrix --size {size}` makes these runs. The rows for programs: "
+        f"[{rows}]({rows}).",
+    ]
+    note = folder / NOTES / f"{MATRIX}.md"
+    if note.is_file():
+        parts.append(note.read_text(encoding="utf-8").strip())
+    parts += [f"![scores of all models on all tasks]({picture})", grid_results.markdown(table)]
+    return "\n\n".join(parts)
 
 
 def _index(found: Sequence[Found], folder: Path, present: set[str]) -> str:

@@ -40,8 +40,8 @@ def split_of(experiment: Experiment, split: str | None) -> str:
 def folder_of(experiment: Experiment, split: str | None) -> Path:
     """Where the data lie unless the user says otherwise: one folder for each split."""
     name = split_of(experiment, split)
-    several = len(experiment.splits) > 1
-    return FOLDER / (f"{experiment.name}-{name}" if several else experiment.name)
+    own = Path(experiment.name).name  # columns of the matrix have the name of their folder
+    return FOLDER / (f"{own}-{name}" if len(experiment.splits) > 1 else own)
 
 
 def prepare(

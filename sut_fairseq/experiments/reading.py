@@ -22,6 +22,7 @@ FOLDER = Path(__file__).resolve().parent
 _SUFFIXES = (".yaml", ".yml")
 _SHARED = "_"  # names of files that are there to be extended begin with it
 _EXAMPLE = "example"
+MATRIX = "matrix"  # folder of its columns
 KINDS = ("groups", "translation", "regression")
 CHECKPOINTS = ("best", "last")
 
@@ -30,6 +31,22 @@ def known() -> list[str]:
     """Names of the experiments of this package."""
     names = (path.stem for path in FOLDER.glob("*.yaml"))
     return sorted(name for name in names if not name.startswith(_SHARED) and name != _EXAMPLE)
+
+
+def columns() -> list[str]:
+    """Names of the experiments that are columns of the matrix, each with `matrix/` before it."""
+    found = sorted(path.stem for path in (FOLDER / MATRIX).glob("*.yaml"))
+    return [f"{MATRIX}/{name}" for name in found if not name.startswith(_SHARED)]
+
+
+def is_ours(path: Path) -> bool:
+    """Whether the file of an experiment is one of this package."""
+    return path.resolve().is_relative_to(FOLDER)
+
+
+def is_file(name: str) -> bool:
+    """Whether this is the path of an experiment's file, not the name of one of ours."""
+    return Path(name).suffix in _SUFFIXES
 
 
 def read(name: str) -> Experiment:
@@ -42,9 +59,9 @@ def read(name: str) -> Experiment:
         InputError: if there is none, or something in its files is not as it should be.
     """
     path = Path(name)
-    if path.suffix not in _SUFFIXES:
+    if not is_file(name):
         path = FOLDER / f"{name}.yaml"
-        if name not in (*known(), _EXAMPLE):
+        if name not in (*known(), *columns(), _EXAMPLE):
             raise InputError(
                 f"there is no experiment `{name}`{nearest(name, known())}: there are "
                 f"{', '.join(known())}, and your own by the path of a .yaml file."
@@ -126,7 +143,9 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
     check_choice(f"{place / 'evaluation' / 'kind'}", evaluation.kind, KINDS)
     check_choice(f"{place / 'evaluation' / 'checkpoint'}", evaluation.checkpoint, CHECKPOINTS)
     return Experiment(
-        name=path.stem,
+        name=str(path.resolve().relative_to(FOLDER).with_suffix(""))
+        if is_ours(path)
+        else path.stem,
         path=path,
         documents=documents,
         shows=last("shows"),

@@ -10,7 +10,7 @@ from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.preparing import folder_of
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.reading import known
+from sut_fairseq.experiments.reading import is_file
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group, Row
 from sut_fairseq.experiments.running import PROGRAM_NAME
@@ -80,7 +80,8 @@ def _section(group: Group) -> str:
 def called(group: Group) -> str:
     """A command that makes the runs."""
     record = group.first
-    name = record.experiment if record.experiment in known() else Path(record.experiment).name
+    name = record.experiment
+    name = Path(name).name if is_file(name) else name
     words = [PROGRAM_NAME, "train", name, *_data(group.experiment, record.data)]
     words += ["--models", record.model, "--size", record.size]
     if record.without:
@@ -102,10 +103,11 @@ def _data(experiment: Experiment, data: Data) -> list[str]:
 
 def _runs(group: Group) -> str:
     header = ("run", "seed", "length", "training", "code", "data", "machine", "date")
-    return markdown_table([header, *(_run(run, record) for run, record in group.runs.items())])
+    return markdown_table([header, *(run_cells(run, record) for run, record in group.runs.items())])
 
 
-def _run(run: Path, record: Record) -> tuple[str, ...]:
+def run_cells(run: Path, record: Record) -> tuple[str, ...]:
+    """A run in a table: name, seed, length, time, code, data, machine, date."""
     last = record.sessions[-1] if record.sessions else None
     time = f"{record.seconds:,.0f} s" if record.finished() else "not finished"
     sessions = sum(session.stage == "" for session in record.sessions)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import queue
-import signal
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import provenance, records
+from sut_fairseq.experiments import provenance, records, training_process
 from sut_fairseq.experiments.commands import Machine, Training, plan, program
 from sut_fairseq.experiments.progress import Progress
 from sut_fairseq.experiments.provenance import Data
@@ -28,19 +24,6 @@ from sut_fairseq.experiments.settings import Choice
 
 PROGRAM_NAME = "sut-experiment"
 Say = Callable[[str], None]
-_POLL = 0.2  # seconds between looks at a log
-
-
-class ToldToStop(SystemExit):
-    """This process was told to stop by a signal; it ends once its trainings have saved.
-
-    Args:
-        number: of the signal.
-    """
-
-    def __init__(self, number: int = signal.SIGTERM) -> None:
-        super().__init__(UNFINISHED)
-        self.number = number
 
 
 @dataclass(frozen=True)
@@ -66,6 +49,9 @@ class Run:
     def trainings(self, machine: Machine) -> list[Training]:
         """What is run, the stages first."""
         return plan(self.experiment, self.choice, self.seed, self.data, self.folder, machine)
+
+
+Finish = Callable[[Run], None]
 
 
 class Trainer:
@@ -94,8 +80,12 @@ class Trainer:
             1 if jobs > 1 else os.cpu_count() or 1
         )
 
-    def train(self, runs: Sequence[Run]) -> None:
+    def train(self, runs: Sequence[Run], finish: Finish = lambda run: None) -> None:
         """Run what has not been finished.
+
+        Args:
+            runs: in their order.
+            finish: is called with each run once its trainings are finished, now or before.
 
         Raises:
             InputError: before anything runs, if a folder holds a run of other settings; at the end,
@@ -105,18 +95,18 @@ class Trainer:
         for run in runs:
             self._prepare(run)
         if self._jobs == 1:
-            failures = [self._one(run) for run in runs]
+            failures = [self._one(run, finish) for run in runs]
         else:
-            failures = self._side_by_side(runs)
+            failures = self._side_by_side(runs, finish)
         sentences = [failure for failure in failures if failure]
         if sentences:
             raise InputError("; ".join(sentences))
         if self._stopped.is_set():
-            raise ToldToStop  # the trainings were, not this process
+            raise training_process.ToldToStop  # the trainings were, not this process
 
-    def _side_by_side(self, runs: Sequence[Run]) -> list[str]:
+    def _side_by_side(self, runs: Sequence[Run], finish: Finish) -> list[str]:
         with ThreadPoolExecutor(self._jobs) as pool:
-            futures = [pool.submit(self._one, run) for run in runs]
+            futures = [pool.submit(self._one, run, finish) for run in runs]
             try:
                 wait(futures, return_when=FIRST_EXCEPTION)
                 return [future.result() for future in futures]
@@ -125,7 +115,7 @@ class Trainer:
                 for future in futures:
                     future.cancel()
                 for process in list(self._processes):
-                    _tell(process, end)
+                    training_process.tell_to_stop(process, end)
                 raise
 
     def _prepare(self, run: Run) -> Record:
@@ -165,17 +155,18 @@ class Trainer:
             )
         return record
 
-    def _one(self, run: Run) -> str:
+    def _one(self, run: Run, finish: Finish) -> str:
         """Run the unfinished trainings of a run; returns why one failed, or nothing."""
         if self._stopped.is_set():
             return ""
         device = self._devices.get()
         try:
-            with _locked(run.folder) as lock:
+            with training_process.locked(run.folder) as lock:
                 for training in run.trainings(self._machine):
                     failure = self._stage(run, training, device, lock)
                     if failure or self._stopped.is_set():
                         return failure
+                finish(run)
         except InputError as error:
             return str(error)
         finally:
@@ -217,14 +208,14 @@ class Trainer:
                 session,
                 ended=end.isoformat(timespec="seconds"),
                 seconds=round((end - start).total_seconds(), 1),
-                outcome=_outcome(process.returncode),
+                outcome=training_process.outcome(process.returncode),
             )
             records.write_record(run.folder, replace(record, sessions=[*past, session]))
         if process.returncode == UNFINISHED:
             self._stopped.set()
             return ""
         if process.returncode:
-            return f"the training of {what} failed; {log} ends: {_last_line(log)}"
+            return f"the training of {what} failed; {log} ends: {training_process.last_line(log)}"
         self._say(f"trained {what} in {session.seconds:,.0f} s")
         return ""
 
@@ -261,62 +252,14 @@ class Trainer:
                 process.terminate()
             if self._jobs == 1:
                 with Progress(updates) as progress:
-                    _follow(process, log, written, progress)
+                    training_process.follow(process, log, written, progress)
             process.wait()
         except BaseException as end:
-            _tell(process, end)
+            training_process.tell_to_stop(process, end)
             process.wait()
             raise
         finally:
             self._processes.discard(process)
-
-
-def _tell(process: subprocess.Popen[bytes], end: BaseException) -> None:
-    """Tell a training to stop, by the signal that told this process so.
-
-    Launchers differ: srun passes SIGUSR1 on and ends its processes after SIGTERM, torchrun passes
-    SIGTERM on and dies of SIGUSR1.
-    """
-    process.send_signal(end.number if isinstance(end, ToldToStop) else signal.SIGTERM)
-
-
-def _outcome(status: int | None) -> str:
-    """What became of a process, by its exit status; None: nobody waited for it."""
-    if status is None or status < 0:
-        return "killed"
-    return {0: "finished", UNFINISHED: "interrupted"}.get(status, "failed")
-
-
-def _follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Progress) -> None:
-    """Show what a process writes into its log, from this position on, until it ends."""
-    with open(log, encoding="utf-8", errors="replace") as file:
-        file.seek(start)
-        line = ""
-        while True:
-            ended = process.poll() is not None
-            while part := file.readline():
-                line += part
-                if line.endswith("\n"):
-                    progress.read(line)
-                    line = ""
-            if ended:
-                return
-            time.sleep(_POLL)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[int]:
-    """Keep other processes out of a run; yields what a child must inherit to do so too.
-
-    Raises:
-        InputError: if one is there already.
-    """
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"{folder} is being trained by another process.") from error
-        yield file.fileno()
 
 
 def _closed(folder: Path, session: Session) -> Session:
@@ -332,8 +275,3 @@ def _closed(folder: Path, session: Session) -> Session:
         seconds=max(0.0, round((end - start).total_seconds(), 1)),
         outcome="killed",
     )
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it is empty")

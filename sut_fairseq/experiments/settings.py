@@ -81,9 +81,9 @@ def check_choice_of(experiment: Experiment, choice: Choice) -> None:
         InputError: naming those that there are.
     """
     name = experiment.name
-    _check_name(f"{name} has the models", choice.model, list(experiment.models))
-    _check_name(f"{name} has the sizes", choice.size, list(experiment.sizes))
-    _check_name(
+    check_name(f"{name} has the models", choice.model, list(experiment.models))
+    check_name(f"{name} has the sizes", choice.size, list(experiment.sizes))
+    check_name(
         f"{name} in size {choice.size} has the models",
         choice.model,
         experiment.sizes[choice.size].models or list(experiment.models),
@@ -91,16 +91,26 @@ def check_choice_of(experiment: Experiment, choice: Choice) -> None:
     if choice.without is not None:
         if not experiment.ablations:
             raise InputError(f"{name} has no parts that --without could leave out.")
-        _check_name("--without takes", choice.without, list(experiment.ablations))
+        check_name("--without takes", choice.without, list(experiment.ablations))
         part = experiment.ablations[choice.without]
-        _check_name(
+        check_name(
             f"--without {choice.without} is for the models",
             choice.model,
             part.models or list(experiment.models),
         )
 
 
-def _check_name(sentence: str, name: str, there: Sequence[str]) -> None:
+def check_name(sentence: str, name: str, there: Sequence[str]) -> None:
+    """Refuse a name that there is not.
+
+    Args:
+        sentence: its beginning, such as `scan has the models`.
+        name: what was given.
+        there: all names.
+
+    Raises:
+        InputError: naming those that there are.
+    """
     if name not in there:
         raise InputError(f"{sentence} {', '.join(there)}, not `{name}`{nearest(name, there)}.")
 
@@ -192,7 +202,7 @@ def _rows(
         patterns = row.split()
         for pattern in patterns:
             # What a shared file says about models that this experiment has not got is for others.
-            if file == experiment.name and not fnmatch.filter(experiment.models, pattern):
+            if file == experiment.path.stem and not fnmatch.filter(experiment.models, pattern):
                 raise InputError(
                     f"{experiment.path}: {place}: there is no model `{pattern}`"
                     f"{nearest(pattern, experiment.models)}."

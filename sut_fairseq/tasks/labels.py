@@ -16,12 +16,13 @@ from sut_fairseq import metrics
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.trained_words import keep_words
+from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.columns import order_of, read_column
 
 
 @dataclass
 class LabelTaskConfig(TranslationConfig):
-    """The options of `translation`, and the groups that accuracy is reported for."""
+    """The options of `translation`, groups of accuracy, and how often each source is seen."""
 
     group_column: Optional[str] = field(  # noqa: UP045 - fairseq knows no `str | None`
         default=None,
@@ -29,6 +30,10 @@ class LabelTaskConfig(TranslationConfig):
             "help": "report validation accuracy for each value of this column (a file "
             "text/<split>.<column> in the data folder, one value a line)"
         },
+    )
+    balance_lengths: bool = field(
+        default=False,
+        metadata={"help": "in training, repeat sources so that all lengths are equally frequent"},
     )
 
 
@@ -85,6 +90,8 @@ class LabelTask(TranslationTask):
             self.groups += new
             groups = torch.tensor([self.groups.index(value) for value in values])
             self.datasets[split] = _WithGroups(dataset, groups)
+        if self.cfg.balance_lengths and split == self.cfg.train_subset:
+            self.datasets[split] = BalancedLengths(dataset)
 
     def state_dict(self) -> dict[str, Any]:
         """The words of both dictionaries, for a checkpoint, whose numbers mean nothing without."""

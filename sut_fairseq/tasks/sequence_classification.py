@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,21 +10,10 @@ from fairseq.tasks import register_task
 from torch import Tensor
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 
 
-@dataclass
-class SequenceClassificationConfig(LabelTaskConfig):
-    """The options of a task with labels, and how often each source is seen."""
-
-    balance_lengths: bool = field(
-        default=False,
-        metadata={"help": "in training, repeat sources so that all lengths are equally frequent"},
-    )
-
-
-@register_task("sequence_classification", dataclass=SequenceClassificationConfig)
+@register_task("sequence_classification", dataclass=LabelTaskConfig)
 class SequenceClassificationTask(LabelTask):
     """Reads the same folders as `classification_as_translation`.
 
@@ -72,14 +60,6 @@ class SequenceClassificationTask(LabelTask):
             shuffle=pairs.shuffle,
             pad_to_multiple=pairs.pad_to_multiple,
         )
-
-    def load_dataset(
-        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
-    ) -> None:
-        """Load a split; `LabelTask.load_dataset` says what is wrong with a bad one."""
-        super().load_dataset(split, epoch, combine, **kwargs)
-        if self.cfg.balance_lengths and split == self.cfg.train_subset:
-            self.datasets[split] = BalancedLengths(self.datasets[split])
 
     def build_dataset_for_inference(
         self, src_tokens: list[Tensor], src_lengths: list[int], constraints: Any = None

@@ -182,6 +182,16 @@ def test_decoding_produces_the_same_number_of_tokens(capsys: pytest.CaptureFixtu
     assert found["threshold_0.6"]["decoder_skipped"] == pytest.approx(1 / 3)
 
 
+def test_a_preset_gives_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    given = "--sentences 2 --preset small --repetitions 1"
+    found = report(capsys, "train", *words(given))
+    assert found["settings"]["sentences"] == 2 and found["settings"]["tgt_len"] == 2
+    assert list(found["variants"]) == ["sut_tiny", "transformer"]
+    own, other = (variant["macs"] for variant in found["variants"].values())
+    assert own == pytest.approx(other, rel=0.01)
+    assert list(found["ratios"]) == ["to_transformer"]
+
+
 @pytest.fixture(scope="module")
 def halting(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint whose tokens halt at different steps."""
@@ -273,6 +283,8 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("halting --data x", "--data needs a trained model: give --path CHECKPOINT."),
         ("halting --path absent.pt --data x", "There is no checkpoint `absent.pt`"),
         ("train --dense-arch sut_base", "`--dense-arch` must be other than sut_base"),
+        ("train --preset tiny", "invalid choice: 'tiny'"),
+        (f"train {PAIRS} --transformer-heads 3", "`--transformer-heads` must be a divisor of the"),
         (f"train {PAIRS} --dense-arch x", "`--dense-arch` must be an architecture that"),
         (f"train {PAIRS} --src-len 9999", "`--src-len` must be between 1 and the model's maximum"),
         ("decode --arch transformer --vocab-size 9", "`--arch` must be an architecture of this"),
@@ -305,7 +317,7 @@ def test_refused(
     assert status == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert re.match("sut-benchmark( experts| plan)?: error: ", printed.err)
+    assert re.match("sut-benchmark( experts| plan| train)?: error: ", printed.err)
     assert sentence in printed.err
     assert printed.err.count("\n") == 1
 

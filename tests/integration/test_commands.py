@@ -207,6 +207,7 @@ def test_selecting_by_bleu_resumes_and_generates(data: Path, tmp_path: Path) -> 
     check_all_scored(generate(data, tmp_path / "checkpoint_best.pt"), data, tmp_path)
 
 
+@pytest.mark.slow
 def test_user_dir_of_the_checkout_and_of_the_installation(
     data: Path, trained: Path, repository: Path, tmp_path: Path
 ) -> None:

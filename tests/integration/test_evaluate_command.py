@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sut_fairseq.cli.evaluate import _rows, make_parser
+from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from tests.integration.commands import SIZES, generate, run, train, words
 
 
@@ -77,7 +77,7 @@ def test_lengths_share_rows(checkpoint: Path, data: Path) -> None:
 )
 def test_only_lengths_share_rows_by_default(options: str, most: int) -> None:
     fixed = ["--path", "a.pt", "--data", "data-bin/a"]
-    assert _rows(make_parser().parse_args([*fixed, *words(options)])) == most
+    assert num_rows(make_parser().parse_args([*fixed, *words(options)])) == most
 
 
 def test_published_numbers_stand_beside_ours(checkpoint: Path, data: Path) -> None:

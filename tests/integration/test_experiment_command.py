@@ -229,6 +229,7 @@ def test_a_users_own_experiment(place: Path) -> None:
     assert "test-by-depth-3-steps-listops.csv" in other
 
 
+@pytest.mark.slow
 def test_a_new_data_set_and_its_experiment_are_two_files(
     place: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

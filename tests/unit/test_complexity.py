@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from sut_fairseq.analysis import complexity
+from sut_fairseq.analysis import complexity, untrained
 from sut_fairseq.analysis.complexity import PRODUCTS, REPEATED, Complexity, count, without_padding
 from sut_fairseq.cli.macs import main
+from sut_fairseq.errors import InputError
 from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests.models import (
@@ -418,3 +419,57 @@ def test_a_gaze_that_moves_meets_the_formula(mixes: bool) -> None:
     assert moving.macs - content.macs == steps * m * heads * weighter - keys
     products = 0 if mixes else steps * m * n * d
     assert content.by_kind[PRODUCTS] - moving.by_kind[PRODUCTS] == products
+
+
+@pytest.mark.parametrize(("layers", "both"), [(1, False), (2, True)])
+def test_lstm_readers_meet_the_formula(layers: int, both: bool) -> None:
+    """Of the words between begin and end; every direction has a state of its own."""
+    n, e, d, vocabulary = 5, 6, 8, 9
+    flags = f"--encoder-layers {layers} --encoder-embed-dim {e} --encoder-hidden-size {d}".split()
+    flags += ["--encoder-bidirectional"] if both else []
+    model, task = untrained.build("ndr_ctl_lstm", vocabulary + 4, flags)
+    batch = untrained.random_batch(model, task, src_len=n + 2, tgt_len=2)
+    batch["src_tokens"][:, 0] = task.source_dictionary.bos()
+    batch["src_tokens"][:, -1] = task.source_dictionary.eos()
+    ways = 2 if both else 1
+    widths = [e, *[ways * d] * (layers - 1)]
+    recurrent = n * ways * sum(4 * d * (width + d + 2) for width in widths)
+    found = count(model, [batch])
+    assert found.by_kind["recurrent layers"] == recurrent
+    assert found.macs == found.macs_full == recurrent + (ways * d + 1) * vocabulary
+
+
+def test_fairseqs_lstm_meets_the_formula() -> None:
+    n, m, e, d, vocabulary = 5, 7, 6, 8, 9
+    flags = f"--encoder-embed-dim {e} --encoder-hidden-size {d} --encoder-layers 1".split()
+    flags += f"--decoder-embed-dim {e} --decoder-hidden-size {d} --decoder-layers 1".split()
+    flags += f"--decoder-out-embed-dim {d} --decoder-attention 1".split()
+    model, task = untrained.build("lstm", vocabulary, flags)
+    batch = untrained.random_batch(model, task, src_len=n, tgt_len=m)
+    found = count(model, [batch])
+    encoder = n * 4 * d * (e + d + 2)
+    cell = 4 * d * (e + d + d + 2)  # the last context is an input, too
+    attention = d * d + 2 * d * d
+    assert found.by_part["encoder"] == encoder
+    assert found.macs == encoder + m * (cell + attention + (d + 1) * vocabulary)
+    assert found.macs_full - found.macs == m * 2 * n * d
+
+
+def test_a_dnc_is_refused() -> None:
+    model, task = untrained.build("ndr_ctl_dnc", 9)
+    batch = untrained.random_batch(model, task, src_len=3, tgt_len=2)
+    with pytest.raises(InputError, match="a DNC is not counted"):
+        count(model, [batch])
+
+
+def test_steps_of_training() -> None:
+    """A model that runs fewer steps in training is counted with as many as asked."""
+    flags = ["--encoder-embed-dim", "8", "--encoder-ffn-embed-dim", "8", "--encoder-layers", "9"]
+    flags += ["--training-steps-beyond-length", "1"]
+    model, task = untrained.build("ndr_ctl_transformer", 9, flags)
+    batch = untrained.random_batch(model, task, src_len=4, tgt_len=2)
+    projection = 5 * (8 + 1)
+    ever, training = (
+        count(model, [batch], training=one).macs - projection for one in (False, True)
+    )
+    assert ever * 5 == training * 9

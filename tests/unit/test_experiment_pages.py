@@ -79,7 +79,9 @@ def test_pages(tmp_path: Path) -> None:
         drawn.append(picture.name)
         return True
 
-    written = pages.write(results.collect([path]), folder, draw_curves, lambda table, picture: None)
+    written = pages.write(
+        results.collect([path]), folder, draw_curves, *[lambda table, picture: None] * 2
+    )
     assert [one.name for one in written] == ["index.md", "ctl.md"]
     index = (folder / "index.md").read_text()
     assert index.startswith("# Our results\n\n| experiment | result | paper | ours |")

@@ -79,30 +79,42 @@ def macs_of_pair(model: nn.Module, task: Any, *, src_len: int, tgt_len: int) -> 
 
 
 def equal_transformer(
-    model: UniversalTransformerModel, task: Any, *, src_len: int, tgt_len: int
+    model: UniversalTransformerModel,
+    task: Any,
+    *,
+    src_len: int,
+    tgt_len: int,
+    heads: int | None = None,
 ) -> tuple[nn.Module, int]:
     """fairseq's Transformer of a model's width, depth and dropout with as many MACs.
 
     It is `transformer_wmt_en_de` with one embedding for everything and the hidden size of its
-    feed-forward layers chosen so that MACs at these lengths agree within 1 %; with heads of 64.
+    feed-forward layers chosen so that MACs at these lengths agree within 1 %.
 
     Args:
         model: a model of this package, on the CPU.
         task: with its dictionaries.
         src_len, tgt_len: numbers of tokens of the sentence pair that is counted.
+        heads: number of its heads; None: as many as have 64 dimensions, or one.
 
     Returns:
         the Transformer, and its hidden size.
 
     Raises:
-        InputError: if the Transformer has more MACs even with the least hidden size.
+        InputError: if the Transformer has more MACs even with the least hidden size, or if the
+            heads do not divide the width.
     """
+    embed_dim = model.encoder.embedding.tokens.embedding_dim
+    if heads is None:
+        heads = embed_dim // 64 if embed_dim % 64 == 0 else 1
+    requirement = f"a divisor of the width, {embed_dim}"
+    check(embed_dim % heads == 0, "--transformer-heads", requirement, heads)
     lengths = dict(src_len=src_len, tgt_len=tgt_len)
     vocab_size = len(task.target_dictionary)
     wanted = macs_of_pair(model, task, **lengths)
 
     def transformer(hidden_dim: int) -> nn.Module:
-        flags = _flags(model, hidden_dim)
+        flags = _flags(model, hidden_dim, heads)
         return build("transformer_wmt_en_de", vocab_size, flags, command=COMMAND)[0]
 
     # MACs are linear in the hidden size.
@@ -120,18 +132,18 @@ def equal_transformer(
     )
 
 
-def _flags(model: UniversalTransformerModel, hidden_dim: int) -> list[str]:
+def _flags(model: UniversalTransformerModel, hidden_dim: int, heads: int) -> list[str]:
     """Flags of the Transformer that resembles a model."""
     block = model.encoder.stack.block
     embed_dim = model.encoder.embedding.tokens.embedding_dim
     values = {
         "encoder-embed-dim": embed_dim,
         "encoder-ffn-embed-dim": hidden_dim,
-        "encoder-attention-heads": embed_dim // 64 if embed_dim % 64 == 0 else 1,
+        "encoder-attention-heads": heads,
         "encoder-layers": model.encoder.stack.num_steps,
         "decoder-embed-dim": embed_dim,
         "decoder-ffn-embed-dim": hidden_dim,
-        "decoder-attention-heads": embed_dim // 64 if embed_dim % 64 == 0 else 1,
+        "decoder-attention-heads": heads,
         "decoder-layers": model.decoder.stack.num_steps,
         "dropout": block.dropout.p,
         "attention-dropout": block.self_attention.core.dropout.p,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from sut_fairseq.analysis.benchmark.peers import (
     COMMAND,
@@ -33,7 +34,11 @@ class Sizes:
     """Models and sizes of a batch; a step is forward pass, loss and backward pass, no update."""
 
     arch: str = size("sut_base", "architecture")
-    dense_arch: str = size("ut_base", "dense architecture with as many parameters")
+    flags: str = size("", "flags of that architecture, as one types them")
+    dense_arch: str = size("ut_base", "dense architecture with as many parameters; `none`: no such")
+    transformer_heads: int | None = size(
+        None, "heads of the Transformer, any number of 64 dimensions otherwise", kind=int
+    )
     sentences: int = size(64, "sentence pairs")
     src_len: int = size(32, "tokens of each source sentence")
     tgt_len: int = size(32, "tokens of each target sentence")
@@ -47,6 +52,32 @@ class Sizes:
         return dict(src_len=self.src_len, tgt_len=self.tgt_len)
 
 
+class Preset(NamedTuple):
+    """Sizes by one name, and what they are."""
+
+    about: str
+    sizes: dict[str, Any]
+
+
+PRESETS = {
+    "small": Preset(
+        "the models of the experiment logical_inference in size small, 4,096 tokens",
+        dict(
+            arch="sut_tiny",
+            flags="--encoder-embed-dim 64 --encoder-ffn-embed-dim 64 --encoder-layers 6 "
+            "--decoder-layers 1 --attention-window 1 --decoder-halting none "
+            "--no-token-positional-embeddings",
+            dense_arch="none",
+            transformer_heads=8,
+            sentences=128,
+            tgt_len=2,
+            vocab_size=16,
+            scaling=False,
+        ),
+    )
+}
+
+
 def run(sizes: Sizes, conditions: Conditions) -> Report:
     """Measure a training step, in which nothing halts, of each model on the same words.
 
@@ -58,7 +89,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     check(sizes.dense_arch not in others, "--dense-arch", requirement, sizes.dense_arch)
     report = Report("train", sizes, conditions)
     torch.manual_seed(conditions.seed)
-    model, task = own_model(sizes.arch, sizes.vocab_size)
+    model, task = own_model(sizes.arch, sizes.vocab_size, sizes.flags.split())
     batch = random_batch(model, task, **sizes.lengths, sentences=sizes.sentences)
     steps, macs = _models(report, model, task, sizes, sample_of(batch, conditions.device))
     timings = measure(steps, conditions, description="training")
@@ -88,12 +119,17 @@ def _models(
 ) -> tuple[dict[str, Step], dict[str, int]]:
     """A training step of each model, and the MACs of its forward pass for one sentence pair."""
     conditions = report.conditions
-    dense, _ = build(sizes.dense_arch, sizes.vocab_size, name="--dense-arch", command=COMMAND)
-    transformer, hidden_dim = equal_transformer(model, task, **sizes.lengths)
+    transformer, hidden_dim = equal_transformer(
+        model, task, heads=sizes.transformer_heads, **sizes.lengths
+    )
     report.settings["transformer_ffn_dim"] = hidden_dim
-    models = {sizes.arch: model, sizes.dense_arch: dense, "transformer": transformer}
+    models: dict[str, nn.Module] = {sizes.arch: model, "transformer": transformer}
+    if sizes.dense_arch != "none":
+        models[sizes.dense_arch], _ = build(
+            sizes.dense_arch, sizes.vocab_size, name="--dense-arch", command=COMMAND
+        )
     if conditions.device.type == "cuda":
-        flags = ("--expert-backend", "loop")
+        flags = (*sizes.flags.split(), "--expert-backend", "loop")
         models["loop"], _ = build(sizes.arch, sizes.vocab_size, flags, command=COMMAND)
     steps, macs = {}, {}
     for name, one in models.items():

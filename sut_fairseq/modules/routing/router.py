@@ -89,7 +89,8 @@ class Router(nn.Module):
             # Adding Gumbel noise and taking the k greatest samples without replacement from g.
             preference = scores - torch.empty_like(scores).exponential_().log()
         expert_indices = preference.topk(self.top_k, dim=-1).indices
-        # Renormalising k softmax values is the softmax of their k scores.
-        expert_weights = scores.gather(-1, expert_indices).softmax(dim=-1)
+        # Renormalising k softmax values is the softmax of their k scores; along a short last axis
+        # it takes ten times as long on a CPU.
+        expert_weights = scores.gather(-1, expert_indices).t().softmax(dim=0).t()
         statistics = route_statistics(scores, expert_indices, expert_weights, call_weights)
         return Routing(expert_indices, expert_weights.to(states.dtype), statistics)

@@ -64,27 +64,30 @@ class Scores(nn.Module, ABC):
         return 0
 
 
-def scaled_products(queries: Tensor, keys: Tensor) -> Tensor:
+def scaled_products(queries: Tensor, keys: Tensor, plus: Tensor | None = None) -> Tensor:
     """q . k / sqrt(head_dim) of all pairs: the one place where scores are scaled.
 
     Args:
         queries: `(rows, num_heads, width, top_k, head_dim)`.
         keys: `(rows or 1, num_heads, num_keys, head_dim)`.
+        plus: what is added, of the result's shape.
 
     Returns:
         `(rows, num_heads, width, top_k, num_keys)`.
     """
-    return products(queries, keys, scale=queries.shape[-1] ** -0.5)
+    return products(queries, keys, plus, scale=queries.shape[-1] ** -0.5)
 
 
-def products(queries: Tensor, keys: Tensor, scale: float = 1.0) -> Tensor:
+def products(
+    queries: Tensor, keys: Tensor, plus: Tensor | None = None, *, scale: float = 1.0
+) -> Tensor:
     """`scale` q . k of all pairs, see `scaled_products`."""
     flat = queries.flatten(2, 3)
     keys = keys.to(queries.dtype).expand(flat.shape[0], -1, -1, -1).transpose(2, 3)
-    rows, heads, num_queries, _ = flat.shape
-    # With beta = 0 nothing is added: the factor is part of the matrix product and costs no pass.
+    # Factor and sum are part of the matrix product and cost no pass; beta = 0 adds nothing.
+    added = flat.new_empty(()) if plus is None else plus.flatten(2, 3).flatten(0, 1)
     scores = torch.baddbmm(
-        flat.new_empty(()), flat.flatten(0, 1), keys.flatten(0, 1), beta=0, alpha=scale
+        added, flat.flatten(0, 1), keys.flatten(0, 1), beta=int(plus is not None), alpha=scale
     )
     return scores.view(*queries.shape[:4], keys.shape[3])
 

@@ -52,7 +52,7 @@ class TransformerXLPositions(Scores):
         queries, keys = pairing.queries, pairing.keys
         content = self.dropout(queries + of_heads(self.content_bias, queries))
         position = self.dropout(queries + of_heads(self.position_bias, queries))
-        return scaled_products(content, keys) + self.position_scores(position, pairing)
+        return scaled_products(content, keys, plus=self.position_scores(position, pairing))
 
     def position_scores(self, queries: Tensor, pairing: Pairing) -> Tensor:
         """What positions add for q + v, `(rows, num_heads, width, top_k, num_keys)`."""

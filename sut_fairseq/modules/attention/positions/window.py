@@ -39,7 +39,7 @@ class RelativeWindow(Scores):
         may_clip = furthest > -lowest or (not self.causal and num_keys - 1 > highest)
         by_offset = scaled_products(queries, embedding.unsqueeze(0))
         scores = by_key(by_offset, pairing.positions + lowest, num_keys, may_clip=may_clip)
-        return scaled_products(queries, pairing.keys) + scores
+        return scaled_products(queries, pairing.keys, plus=scores)
 
     def num_position_products(self, num_keys: int, furthest: int) -> int:
         lowest, highest = self._offsets(num_keys, furthest)

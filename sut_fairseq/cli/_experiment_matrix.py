@@ -1,0 +1,134 @@
+"""`sut-experiment matrix`: every model on every task, and one table of all of them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import threading
+from pathlib import Path
+
+from sut_data.files import written_whole
+from sut_fairseq.analysis import trained
+from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.cli import _experiment_evaluation, _experiment_figures
+from sut_fairseq.cli._experiment_training import clock, listed, train
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import costs, evaluating, grid_results, records, results
+from sut_fairseq.experiments.costs import Costs
+from sut_fairseq.experiments.evaluating import Asked
+from sut_fairseq.experiments.grid import Grid, read_grid, runs
+from sut_fairseq.experiments.reading import MATRIX
+from sut_fairseq.experiments.records import Record
+from sut_fairseq.experiments.running import Run
+
+_COUNTED = 64  # training examples whose costs are counted
+
+
+def matrix(arguments: argparse.Namespace) -> None:
+    """Run what is missing of the matrix, and draw it."""
+    grid = read_grid().only(arguments.rows, arguments.columns)
+    size = arguments.size
+    cells = runs(
+        grid,
+        size=size,
+        seeds=arguments.seeds,
+        updates=arguments.updates,
+        out=arguments.out,
+        only_listed=arguments.dry_run or arguments.draw,
+    )
+    if arguments.dry_run:
+        _list(grid, cells, arguments)
+        return
+    failure = None
+    if not arguments.draw:
+        try:
+            _run(cells, arguments)
+        except InputError as error:  # some cells failed: the others are drawn all the same
+            failure = error
+    _draw(grid, size, arguments.out)
+    if failure is not None:
+        raise failure
+
+
+def _list(grid: Grid, cells: list[Run], arguments: argparse.Namespace) -> None:
+    """Print each cell, what has become of it, and its commands."""
+    for run in cells:
+        print(f"# {_name(run)}: {_state(run)}\n{listed(run, arguments)}")
+    for name, column in grid.columns.items():
+        for row in set(column.impossible) & set(grid.rows):
+            print(f"# {name}, {row}: cannot be run: {column.impossible[row]}")
+
+
+def _name(run: Run) -> str:
+    return f"{run.folder.parent.name}, {run.choice.model}, seed {run.seed}"
+
+
+def _state(run: Run) -> str:
+    if not run.data.digest:
+        return f"to be trained, once there is {run.data.folder}"
+    if not (run.folder / records.RECORD).is_file():
+        return "to be trained"
+    record = records.read_record(run.folder)
+    if not record.finished():
+        return "goes on" if record.sessions else "to be trained"
+    return "finished" if _is_measured(run, _usual(run)) else "to be evaluated"
+
+
+def _usual(run: Run) -> Asked:
+    """The evaluation that the table shows."""
+    usual = run.experiment.evaluation
+    return Asked(subset=usual.subset, by=usual.by)
+
+
+def _is_measured(run: Run, asked: Asked) -> bool:
+    file = run.folder / f"{asked.name()}{evaluating.SUFFIX}"
+    return file.is_file() and costs.read_costs(run.folder) is not None
+
+
+def _run(cells: list[Run], arguments: argparse.Namespace) -> None:
+    """Train, evaluate and count what is missing, cell by cell."""
+    say, one_at_a_time, done = clock(), threading.Lock(), 0
+
+    def finish(run: Run) -> None:
+        nonlocal done
+        with one_at_a_time:
+            asked = _usual(run)
+            if not _is_measured(run, asked):
+                say(f"evaluating {_name(run)}")
+                with contextlib.redirect_stdout(io.StringIO()):
+                    record = records.read_record(run.folder)
+                    _experiment_evaluation.by_groups(run.folder, record, run.experiment, asked)
+                    costs.write_costs(run.folder, _costs(run, record))
+            done += 1
+            say(f"{done} of {len(cells)} cells are finished")
+
+    train(cells, arguments, say, finish)
+
+
+def _costs(run: Run, record: Record) -> Costs:
+    """What the trained model costs on examples from everywhere in the training set."""
+    checkpoint = evaluating.checkpoint_of(run.folder, run.experiment)
+    model, task = trained.load(str(checkpoint), {"data": record.data.folder})
+    pairs = trained.sentence_pairs(task, "train", _COUNTED, spread=True)
+    batches = without_padding(pairs, task.target_dictionary.eos())
+    found = count(model, batches, training=True)
+    return Costs(
+        params=found.params,
+        macs=round(found.macs_full / found.sentences),
+        examples=found.sentences,
+    )
+
+
+def _draw(grid: Grid, size: str, out: Path) -> None:
+    """Write the table as Markdown, CSV and picture into the folder of the runs."""
+    groups = results.collect(records.find_runs([out]))
+    table = grid_results.table(grid, groups, size)
+    files = [out / f"{MATRIX}{ending}" for ending in (".md", ".csv", ".png")]
+    text = f"# The matrix, size {size}\n\n![scores]({files[2].name})\n\n"
+    text += grid_results.markdown(table)
+    with written_whole(files[0]) as partial:
+        partial.write_text(text, encoding="utf-8")
+    grid_results.write_rows(table, files[1])
+    _experiment_figures.draw_matrix(table, files[2])
+    print(f"table: {files[0]}, rows: {files[1]}, picture: {files[2]}")

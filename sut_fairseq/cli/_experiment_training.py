@@ -1,0 +1,71 @@
+"""Trainings of `sut-experiment`: run with the command line's machine, stopped by signals."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+
+import torch
+
+from sut_fairseq.experiments import commands
+from sut_fairseq.experiments.commands import Machine
+from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Run, Say, Trainer
+from sut_fairseq.experiments.training_process import ToldToStop
+
+_TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
+
+
+def clock() -> Say:
+    """What prints sentences with the seconds since it was made, even while output is redirected."""
+    start, output = time.monotonic(), sys.stdout
+
+    def say(sentence: str) -> None:
+        print(f"[{time.monotonic() - start:4.0f} s] {sentence}", file=output, flush=True)
+
+    return say
+
+
+def listed(run: Run, arguments: argparse.Namespace) -> str:
+    """The commands of a run as one would type them; `arguments` as of `train`."""
+    machine = Machine(1 if arguments.gpus is None else arguments.gpus)
+    launcher = shlex.split(arguments.launcher)
+    return commands.shell([*launcher, *one.command()] for one in run.trainings(machine))
+
+
+def train(
+    runs: Sequence[Run],
+    arguments: argparse.Namespace,
+    say: Say,
+    finish: Finish = lambda run: None,
+) -> None:
+    """Run what has not been finished.
+
+    Args:
+        runs: in their order.
+        arguments: with `gpus`, `jobs` and `launcher`.
+        say: takes a sentence on what happens.
+        finish: as of `Trainer.train`.
+    """
+    gpus = torch.cuda.device_count() if arguments.gpus is None else arguments.gpus
+    # So that trainings are told to stop as well, have the time to save, and it is recorded.
+    for number in _TO_STOP:
+        signal.signal(number, _stop)
+    launcher = shlex.split(arguments.launcher)
+    trainer = Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=say)
+    try:
+        trainer.train(runs, finish)
+    except ToldToStop:
+        print(f"{PROGRAM_NAME}: interrupted; goes on with the same command.", file=sys.stderr)
+        raise
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """End once the trainings have; being told again must not cut that short."""
+    for each in _TO_STOP:
+        signal.signal(each, signal.SIG_IGN)
+    raise ToldToStop(number)

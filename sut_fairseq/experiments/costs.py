@@ -1,0 +1,42 @@
+"""What a trained model costs, in the folder of its run."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from sut_fairseq.experiments.json_files import read_json, write_json
+from sut_fairseq.experiments.typed import Place, build
+
+COSTS = "costs.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What `sut-macs` counts of a model, in training and without the backward pass.
+
+    Attributes:
+        params: number of parameters.
+        macs: MACs for each example, attention products included.
+        examples: of how many training examples this is the mean.
+    """
+
+    params: int
+    macs: int
+    examples: int
+
+
+def read_costs(run: Path) -> Costs | None:
+    """The costs of a run; None if they have not been counted.
+
+    Raises:
+        InputError: if the file is damaged.
+    """
+    path = run / COSTS
+    return build(Costs, read_json(path), Place(path, {})) if path.is_file() else None
+
+
+def write_costs(run: Path, costs: Costs) -> None:
+    """Write costs into the folder of a run."""
+    write_json(run / COSTS, dataclasses.asdict(costs))

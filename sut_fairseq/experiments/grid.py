@@ -1,0 +1,140 @@
+"""The matrix: all models (rows) on all tasks (columns), a run for each cell and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import provenance
+from sut_fairseq.experiments.preparing import folder_of
+from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.reading import FOLDER, MATRIX, read
+from sut_fairseq.experiments.running import PROGRAM_NAME, Run
+from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.settings import Choice, check_choice_of, check_name
+from sut_fairseq.experiments.typed import build, read_yaml
+
+GRID = FOLDER / MATRIX / "_grid.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A task; `_grid.yaml` explains what stands where.
+
+    Attributes:
+        title: heading.
+        score: what is measured, in words.
+        groups: those of the evaluation that count, together; none: all sentences.
+        impossible: why rows cannot be run, by row.
+    """
+
+    title: str
+    score: str
+    groups: list[str] = field(default_factory=list)
+    impossible: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Rows and columns.
+
+    Attributes:
+        budget: what all rows of a column have in common.
+        rows: headings by the name of a model.
+        columns: by the name of an experiment.
+    """
+
+    budget: str
+    rows: dict[str, str]
+    columns: dict[str, Column]
+
+    def experiment(self, column: str) -> Experiment:
+        """The experiment of a column."""
+        return read(f"{MATRIX}/{column}")
+
+    def only(self, rows: Sequence[str] | None, columns: Sequence[str] | None) -> Grid:
+        """The part of the matrix with these rows and columns; None: all.
+
+        Raises:
+            InputError: for one that there is not.
+        """
+        for name in rows or ():
+            check_name("the matrix has the rows", name, list(self.rows))
+        for name in columns or ():
+            check_name("the matrix has the columns", name, list(self.columns))
+        return replace(
+            self,
+            rows={k: v for k, v in self.rows.items() if not rows or k in rows},
+            columns={k: v for k, v in self.columns.items() if not columns or k in columns},
+        )
+
+
+def read_grid(path: Path = GRID) -> Grid:
+    """Read the file of the matrix.
+
+    Raises:
+        InputError: if something in it is not as it should be.
+    """
+    content, place = read_yaml(path)
+    grid = build(Grid, content, place)
+    for name, column in grid.columns.items():
+        for row in column.impossible:
+            check_name(f"{place / 'columns' / name}: there are the rows", row, list(grid.rows))
+    return grid
+
+
+def runs(
+    grid: Grid,
+    *,
+    size: str,
+    seeds: Sequence[int],
+    updates: int | None,
+    out: Path,
+    only_listed: bool = False,
+) -> list[Run]:
+    """The runs of all cells that are possible, one whole matrix after the other, by seed.
+
+    Args:
+        grid: which cells.
+        size: of all experiments.
+        seeds: of each cell.
+        updates: replaces the number of updates that the files have.
+        out: a run is in `out/COLUMN/ROW-seed-N`.
+        only_listed: they will not be run, so data may be missing.
+
+    Raises:
+        InputError: for a size that there is not, or data that have not been prepared.
+    """
+    experiments = {name: grid.experiment(name) for name in grid.columns}
+    for experiment in experiments.values():
+        check_choice_of(experiment, Choice(next(iter(grid.rows)), size))
+    data = {name: _data(experiment) for name, experiment in experiments.items()}
+    missing = [experiments[name].name for name, found in data.items() if not found.digest]
+    if missing and not only_listed:
+        commands = "; ".join(f"{PROGRAM_NAME} prepare {name}" for name in missing)
+        raise InputError(
+            f"the data of {len(missing)} columns are not there: make them with `{commands}`, or "
+            "leave these columns out with --columns."
+        )
+    return [
+        Run(
+            experiment=experiment,
+            called=experiment.name,
+            choice=Choice(row, size, updates=updates),
+            seed=seed,
+            data=data[name],
+            folder=(out / name / f"{row}-seed-{seed}").resolve(),
+        )
+        for seed in dict.fromkeys(seeds)
+        for name, experiment in experiments.items()
+        for row in grid.rows
+        if row not in grid.columns[name].impossible
+    ]
+
+
+def _data(experiment: Experiment) -> Data:
+    """The prepared folder of a column; without a digest if it is not there."""
+    folder = folder_of(experiment, None).resolve()
+    return provenance.describe_data(folder) if folder.is_dir() else Data(folder=str(folder))

@@ -1,0 +1,256 @@
+"""The table of the matrix: scores and costs of all cells, as Markdown and as rows for programs."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sut_data.files import written_whole
+from sut_fairseq.experiments.costs import Costs, read_costs
+from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations
+from sut_fairseq.experiments.grid import Column, Grid
+from sut_fairseq.experiments.published import ALL
+from sut_fairseq.experiments.records import Record
+from sut_fairseq.experiments.report import markdown_table, run_cells
+from sut_fairseq.experiments.results import Group
+from sut_fairseq.experiments.schema import Experiment
+
+COLUMNS = (
+    *("row", "column", "size", "updates", "seeds", "each", "mean", "deviation"),
+    *("parameters", "MACs", "seconds", "remark"),
+)
+IMPOSSIBLE = "–"
+NOT_RUN = "not run"
+_SPECIAL = "†"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is known of a model on a task.
+
+    Attributes:
+        row, column: which.
+        scores: in per cent, by seed.
+        group: the runs; None without any.
+        costs: of the first of them.
+        remark: why there is no score, or what is special about it.
+        text: what the table says where there is no score.
+    """
+
+    row: str
+    column: str
+    scores: dict[int, float] = field(default_factory=dict)
+    group: Group | None = None
+    costs: Costs | None = None
+    remark: str = ""
+    text: str = ""
+
+    @property
+    def mean(self) -> float | None:
+        """Of all seeds; None without a score."""
+        return statistics.fmean(self.scores.values()) if self.scores else None
+
+    @property
+    def deviation(self) -> float | None:
+        """Of a sample; None for less than two seeds."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return self.text
+        deviation = "" if self.deviation is None else f" ± {self.deviation:.1f}"
+        return f"{self.mean:.1f}{deviation}{_SPECIAL if self.remark else ''}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """All cells.
+
+    Attributes:
+        grid: rows and columns.
+        size: of the experiments.
+        cells: row by row.
+    """
+
+    grid: Grid
+    size: str
+    cells: Sequence[Sequence[Cell]]
+
+    def rows(self) -> list[dict[str, str]]:
+        """A row for each cell, as text by column (`COLUMNS`)."""
+        return [dict(zip(COLUMNS, self._row(cell))) for line in self.cells for cell in line]
+
+    def _row(self, cell: Cell) -> Iterator[str]:
+        record = cell.group.first if cell.group else None
+        yield from (cell.row, cell.column, self.size)
+        yield str(record.trainings[""].get("max-update", "")) if record else ""
+        yield " ".join(map(str, cell.scores))
+        yield " ".join(f"{score:.4f}" for score in cell.scores.values())
+        yield "" if cell.mean is None else f"{cell.mean:.4f}"
+        yield "" if cell.deviation is None else f"{cell.deviation:.4f}"
+        yield from (
+            ("", "")
+            if cell.costs is None
+            else (
+                str(cell.costs.params),
+                str(cell.costs.macs),
+            )
+        )
+        yield "" if record is None else f"{_seconds(cell.group):.1f}"
+        yield cell.remark or ("" if cell.scores else cell.text)
+
+
+def table(grid: Grid, groups: Sequence[Group], size: str) -> Table:
+    """The matrix that these runs make."""
+    columns = grid.columns.items()
+    experiments = {name: grid.experiment(name) for name in grid.columns}
+    cells = [
+        [_cell(column, row, name, experiments[name], groups, size) for name, column in columns]
+        for row in grid.rows
+    ]
+    return Table(grid, size, cells)
+
+
+def _cell(
+    column: Column,
+    row: str,
+    name: str,
+    experiment: Experiment,
+    groups: Sequence[Group],
+    size: str,
+) -> Cell:
+    if row in column.impossible:
+        return Cell(row, name, remark=column.impossible[row], text=IMPOSSIBLE)
+    wanted = (experiment.name, row, size)
+    found = [
+        _scored(row, name, experiment, column, group)
+        for group in groups
+        if (group.experiment.name, group.first.model, group.first.size) == wanted
+    ]
+    # Whole trainings before those that were cut short, more seeds before fewer.
+    best = max(
+        found, key=lambda one: (bool(one.scores), not one.remark, len(one.scores)), default=None
+    )
+    return best or Cell(row, name, text=NOT_RUN)
+
+
+def _scored(row: str, name: str, experiment: Experiment, column: Column, group: Group) -> Cell:
+    scores: dict[int, float] = {}
+    for run, record in group.runs.items():
+        score = _score(read_evaluations(run), experiment, column)
+        if record.finished() and score is not None:
+            scores[record.seed] = score
+    costs = next((costs for run in group.runs if (costs := read_costs(run))), None)
+    cut = _cut_short(group.first)
+    return Cell(row, name, scores, group, costs, cut, "" if scores else _why(group))
+
+
+def _score(
+    evaluations: Sequence[Evaluated], experiment: Experiment, column: Column
+) -> float | None:
+    """The usual score on the sentences that count, in per cent."""
+    usual = experiment.evaluation
+    for one in evaluations:
+        if one.asked.plain and (one.asked.subset, one.asked.by) == (usual.subset, usual.by):
+            values, counts = one.values(), one.sentences()
+            groups = [name for name in column.groups or [ALL] if name in values]
+            total = sum(counts[name] for name in groups)
+            if total:
+                return sum(values[name] * counts[name] for name in groups) / total
+    return None
+
+
+def _why(group: Group) -> str:
+    """Why there is no score of runs."""
+    if any(record.finished() for record in group.runs.values()):
+        return "not evaluated"
+    return "not finished" if any(one.sessions for one in group.runs.values()) else NOT_RUN
+
+
+def _cut_short(record: Record) -> str:
+    """What distinguishes a run from those of its file."""
+    remarks = {
+        f"{record.length} (`--updates`)": record.updates is not None,
+        "own options": bool(record.options),
+        "a part of the data": record.data.limited,
+    }
+    return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
+def _seconds(group: Group | None) -> float:
+    """Of training, the mean over finished seeds."""
+    times = [one.seconds for one in group.runs.values() if one.finished()] if group else []
+    return statistics.fmean(times) if times else 0.0
+
+
+def write_rows(table: Table, path: Path) -> None:
+    """Write the cells into a CSV file."""
+    with written_whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table.rows())
+
+
+def markdown(table: Table) -> str:
+    """The table with what its columns are, the costs, and the runs."""
+    grid = table.grid
+    heads = ["model", *(column.title for column in grid.columns.values())]
+    best = [_best(line) for line in zip(*table.cells)]
+    scores = [
+        [
+            grid.rows[line[0].row],
+            *(f"**{c}**" if c is top else str(c) for c, top in zip(line, best)),
+        ]
+        for line in table.cells
+    ]
+    costs = [[grid.rows[line[0].row], *map(_costs, line)] for line in table.cells]
+    parts = [
+        f"Scores in per cent, of several seeds mean and deviation; the best of a column is bold. "
+        f"{grid.budget.strip()}",
+        markdown_table([heads, *scores]),
+        "\n".join(_legend(table)),
+        "Millions of MACs for a training example (forward pass, attention products included), "
+        "millions of parameters, and seconds of training:",
+        markdown_table([heads, *costs]),
+    ]
+    made = [cell for line in table.cells for cell in line if cell.group and cell.scores]
+    if made:
+        head = ("column", "row", "run", "seed", "length", "training", "code", "data", "machine")
+        lines = [
+            (cell.column, cell.row, *run_cells(run, record)[:-1])
+            for cell in made
+            for run, record in (cell.group.runs if cell.group else {}).items()
+        ]
+        parts += ["The runs:", markdown_table([head, *lines])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _best(cells: Sequence[Cell]) -> Cell | None:
+    scored = [cell for cell in cells if cell.mean]
+    return max(scored, key=lambda cell: cell.mean or 0.0, default=None)
+
+
+def _legend(table: Table) -> Iterator[str]:
+    for name, column in table.grid.columns.items():
+        experiment = table.grid.experiment(name)
+        about = experiment.sizes[table.size].about
+        yield f"- {column.title} (`{experiment.name}`): {column.score}; {about}."
+    special: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for line in table.cells:
+        for cell in line:
+            if cell.remark:
+                where = f"{table.grid.rows[cell.row]} on {table.grid.columns[cell.column].title}"
+                special[_SPECIAL if cell.scores else cell.text, cell.remark].append(where)
+    for (sign, remark), cells in special.items():
+        yield f"- {sign} {remark}: {', '.join(cells)}."
+
+
+def _costs(cell: Cell) -> str:
+    if cell.costs is None:
+        return ""
+    macs, params = cell.costs.macs / 1e6, cell.costs.params / 1e6
+    return f"{macs:.1f}; {params:.2f}; {_seconds(cell.group):,.0f} s"

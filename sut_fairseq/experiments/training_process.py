@@ -1,0 +1,83 @@
+"""A running fairseq-train: its lock, its log, how it is told to stop and what became of it."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sut_fairseq.checkpoints.interruption import UNFINISHED
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.progress import Progress
+
+_POLL = 0.2  # seconds between looks at a log
+
+
+class ToldToStop(SystemExit):
+    """This process was told to stop by a signal; it ends once its trainings have saved.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int = signal.SIGTERM) -> None:
+        super().__init__(UNFINISHED)
+        self.number = number
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Keep other processes out of a run; yields what a child must inherit to do so too.
+
+    Raises:
+        InputError: if one is there already.
+    """
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"{folder} is being trained by another process.") from error
+        yield file.fileno()
+
+
+def tell_to_stop(process: subprocess.Popen[bytes], end: BaseException) -> None:
+    """Tell a training to stop, by the signal that told this process so.
+
+    Launchers differ: srun passes SIGUSR1 on and ends its processes after SIGTERM, torchrun passes
+    SIGTERM on and dies of SIGUSR1.
+    """
+    process.send_signal(end.number if isinstance(end, ToldToStop) else signal.SIGTERM)
+
+
+def outcome(status: int | None) -> str:
+    """What became of a process, by its exit status; None: nobody waited for it."""
+    if status is None or status < 0:
+        return "killed"
+    return {0: "finished", UNFINISHED: "interrupted"}.get(status, "failed")
+
+
+def follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Progress) -> None:
+    """Show what a process writes into its log, from this position on, until it ends."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        file.seek(start)
+        line = ""
+        while True:
+            ended = process.poll() is not None
+            while part := file.readline():
+                line += part
+                if line.endswith("\n"):
+                    progress.read(line)
+                    line = ""
+            if ended:
+                return
+            time.sleep(_POLL)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says something."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it is empty")

@@ -1,0 +1,262 @@
+"""The matrix: its file, its models, and the table that is made of runs."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from sut_fairseq.analysis import untrained
+from sut_fairseq.analysis.complexity import count
+from sut_fairseq.cli import _experiment_figures, experiment
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import grid, grid_results, keeping, pages, reading, records, results
+from sut_fairseq.experiments.commands import Machine
+from sut_fairseq.experiments.costs import Costs, read_costs, write_costs
+from sut_fairseq.experiments.evaluating import Asked
+from sut_fairseq.experiments.grid import Grid, read_grid
+from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.running import Trainer
+from tests.unit import test_experiment_tables as tables
+
+GRID = read_grid()
+DRAW = (_experiment_figures.draw_table, _experiment_figures.draw_matrix)
+# Mean tokens of the training pairs, and label and end where targets are labels.
+LENGTHS = {
+    "ctl-backward": (7, 2),
+    "arithmetic": (21, 2),
+    "logical_inference-full": (28, 2),
+    "scan-length": (8, 12),
+    "scan-addprim_turn_left": (8, 15),
+    "cogs": (9, 47),
+    "long_lookup_tables-long": (7, 6),
+}
+CTL = ("lstm", "ctl-backward")
+
+
+def cell(
+    folder: Path,
+    row: str,
+    column: str,
+    groups: Mapping[str, float],
+    *,
+    seed: int = 1,
+    **changes: Any,
+) -> Path:
+    """The folder of a run that has been trained, evaluated and counted."""
+    here = folder / column
+    here.mkdir(parents=True, exist_ok=True)
+    data = Data(folder=f"data-bin/{column}", digest="d")
+    path = tables.run(here, row, seed, {}, data=data, subset="unused")
+    path = path.rename(here / f"{row}-seed-{seed}")
+    record = records.read_record(path)
+    changes = {"experiment": f"matrix/{column}", "updates": None, **changes}
+    records.write_record(path, replace(record, **changes))
+    for file in path.glob("*.evaluation.json"):
+        file.unlink()
+    usual = GRID.experiment(column).evaluation
+    if groups:
+        tables.evaluate(path, data, groups, Asked(subset=usual.subset, by=usual.by))
+    write_costs(path, Costs(params=1_230_000, macs=4_560_000, examples=64))
+    return path
+
+
+def drawn(folder: Path, whole: Grid = GRID) -> dict[tuple[str, str], grid_results.Cell]:
+    """The cells of a folder of runs."""
+    groups = results.collect(records.find_runs([folder]))
+    found = grid_results.table(whole, groups, "small")
+    return {(one.row, one.column): one for line in found.cells for one in line}
+
+
+def test_the_file_and_the_experiments_agree() -> None:
+    assert sorted(f"matrix/{name}" for name in GRID.columns) == reading.columns()
+    assert not set(reading.columns()) & set(reading.known())
+    for name, column in GRID.columns.items():
+        one = GRID.experiment(name)
+        assert list(one.models) == list(GRID.rows) and list(one.sizes) == ["small", "long"]
+        assert not set(column.impossible) - set(GRID.rows)
+
+
+@pytest.mark.parametrize("column", list(GRID.columns))
+def test_every_model_is_built(column: str) -> None:
+    """With the same updates and batches, and about as many MACs for an example."""
+    src_len, tgt_len = LENGTHS[column]
+    out, updates, macs = Path("unused"), set(), {}
+    cells = grid.runs(
+        GRID.only(None, [column]), size="small", seeds=[1], updates=None, out=out, only_listed=True
+    )
+    assert {one.choice.model for one in cells} | set(GRID.columns[column].impossible) == {
+        *GRID.rows
+    }
+    for one in cells:
+        trainings = one.trainings(Machine(0))
+        settings = [part.settings for part in trainings]
+        updates.add(str([(s["max-update"], s.get("batch-size"), s["lr"]) for s in settings]))
+        words = trainings[-1].command()[2:]
+        arch = words.index("--arch")
+        flags = words[:arch] + words[arch + 2 :]
+        torch.manual_seed(1)
+        model, task = untrained.build(str(settings[-1]["arch"]), 24, flags)
+        batch = untrained.random_batch(model, task, src_len=src_len, tgt_len=tgt_len)
+        if tgt_len == 2:
+            batch["src_tokens"][:, 0] = task.source_dictionary.bos()
+        batch["src_tokens"][:, -1] = task.source_dictionary.eos()
+        macs[one.choice.model] = count(model, [batch], training=True).macs_full
+    assert len(updates) == 1
+    middle = statistics.median(macs.values())
+    assert {row: number / middle for row, number in macs.items()} == {
+        row: pytest.approx(1, abs=0.25) for row in macs
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--rows", "lstn"], "rows lstm, transformer, rel, ut, sut, sut_fixed, ndr, "),
+        (["--rows", "lstn"], "not `lstn` (did you mean `lstm`?)"),
+        (["--columns", "scan"], "columns ctl-backward, arithmetic, logical_inference-full, "),
+        (["--size", "paper"], "has the sizes small, long, not `paper`"),
+        (["--columns", "cogs"], "make them with `sut-experiment prepare matrix/cogs`"),
+        (["--draw"], "nor are there any in it"),
+    ],
+)
+def test_bad_input(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert experiment.main(["matrix", *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert sentence in printed and printed.count("\n") == 1
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    file = tmp_path / "grid.yaml"
+    column = {"title": "A", "score": "accuracy", "impossible": {"lstn": "no decoder"}}
+    file.write_text(yaml.safe_dump({"budget": "", "rows": {"lstm": ""}, "columns": {"a": column}}))
+    with pytest.raises(InputError, match=r"columns\.a: there are the rows lstm, not `lstn`"):
+        read_grid(file)
+
+
+def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Each with what has become of it; nothing is run, and data may be missing."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data-bin" / "ctl-backward").mkdir(parents=True)
+    (tmp_path / "data-bin" / "ctl-backward" / "dict.src.txt").touch()
+    out = tmp_path / "runs"
+    cell(out, "ndr", "ctl-backward", {"all": 1.0})
+    cell(out, "sut", "ctl-backward", {})
+    cell(out, "ut", "ctl-backward", {}, sessions=[])
+    line = ["matrix", "--columns", "ctl-backward", "cogs", "--out", str(out), "--dry-run"]
+    assert experiment.main([*line, "--rows", "ndr", "sut", "ut", "--updates", "7"]) == 0
+    printed = capsys.readouterr().out
+    for text in (
+        "# ctl-backward, ndr, seed 1: finished\n",
+        "# ctl-backward, sut, seed 1: to be evaluated\n",
+        "# ctl-backward, ut, seed 1: to be trained\n",
+        f"# cogs, sut, seed 1: to be trained, once there is {tmp_path / 'data-bin' / 'cogs'}\n",
+    ):
+        assert text in printed
+    assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 6
+
+
+def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after the training is done for them all the same."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data-bin" / "ctl-backward").mkdir(parents=True)
+    (tmp_path / "data-bin" / "ctl-backward" / "dict.src.txt").touch()
+    part = GRID.only(["lstm", "ndr"], ["ctl-backward"])
+    cells = grid.runs(part, size="small", seeds=[1, 2], updates=9, out=tmp_path / "runs")
+    assert [(one.choice.model, one.seed) for one in cells] == [
+        *(("lstm", 1), ("ndr", 1), ("lstm", 2), ("ndr", 2)),
+    ]
+    for one in cells[:2]:
+        path = cell(tmp_path / "runs", one.choice.model, "ctl-backward", {"all": 1.0})
+        trainings = {part.name: part.settings for part in one.trainings(Machine(0))}
+        record = replace(records.read_record(path), data=one.data, trainings=trainings)
+        records.write_record(path, record)
+    started, after = [], []
+
+    def start(self: Trainer, command: list[str], *others: object) -> None:
+        started.append(command[command.index("--save-dir") + 1])
+        raise InputError("it would be trained")
+
+    monkeypatch.setattr(Trainer, "_start", start)
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    with pytest.raises(InputError, match="^it would be trained; it would be trained$"):
+        trainer.train(cells, lambda one: after.append((one.choice.model, one.seed)))
+    assert started == [str(one.folder / "checkpoints") for one in cells[2:]]
+    assert after == [("lstm", 1), ("ndr", 1)]
+
+
+def test_cells(tmp_path: Path) -> None:
+    """Scores of all seeds, and why there is none."""
+    for seed, score in ((1, 90.0), (2, 94.0)):
+        cell(tmp_path, *CTL, {"9": 0.0, "all": score}, seed=seed)
+    operators = {"6": 0.0, "7": 90.0, "8": 80.0, "9": 70.0, "10": 0.0, "all": 48.0}
+    cell(tmp_path, "ndr", "logical_inference-full", operators)
+    cell(tmp_path, "sut", "cogs", {"all": 3.0}, updates=5)
+    cell(tmp_path, "ut", "cogs", {})
+    unfinished = replace(records.read_record(tmp_path / "cogs" / "ut-seed-1").sessions[0])
+    stopped = [replace(unfinished, outcome="interrupted")]
+    cell(tmp_path, "ndr", "cogs", {"all": 3.0}, sessions=stopped)
+    cell(tmp_path, "rel", "cogs", {"all": 99.0}, size="long")
+    cogs = replace(GRID.columns["cogs"], impossible={"mix": "it is too slow"})
+    found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, "cogs": cogs}))
+    assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
+    assert str(found["ndr", "logical_inference-full"]) == "80.0"
+    sut = found["sut", "cogs"]
+    assert (str(sut), sut.remark) == ("3.0†", "5 updates (`--updates`)")
+    assert str(found["ut", "cogs"]) == "not evaluated"
+    assert str(found["ndr", "cogs"]) == "not finished"
+    assert str(found["rel", "cogs"]) == "not run"  # in this size
+    assert (str(found["mix", "cogs"]), found["mix", "cogs"].remark) == ("–", "it is too slow")
+
+
+def test_whole_trainings_come_first(tmp_path: Path) -> None:
+    cell(tmp_path / "a", *CTL, {"all": 99.0}, updates=5)
+    cell(tmp_path / "b", *CTL, {"all": 12.0}, trainings={"": {"max-update": 2500}})
+    assert str(drawn(tmp_path)[CTL]) == "12.0"
+
+
+def test_pages_of_kept_cells(tmp_path: Path) -> None:
+    """Records that were kept make a page with picture and rows, where nothing is missing."""
+    path = cell(tmp_path / "runs", *CTL, {"9": 0.0, "all": 90.0})
+    kept = keeping.keep(path, tmp_path / "kept")
+    assert kept == tmp_path / "kept" / "matrix" / "ctl-backward" / "ctl-backward-lstm-seed-1"
+    assert read_costs(kept) == read_costs(path)
+    written = pages.write(results.collect([kept]), tmp_path, lambda groups, picture: False, *DRAW)
+    assert [one.name for one in written] == ["index.md", "matrix.md"]
+    assert (tmp_path / "pictures" / "matrix.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "matrix.md").read_text()
+    lines = page.splitlines()
+    assert "| LSTM | **90.0** |" + " not run |" * 6 in lines
+    assert "| LSTM | 4.6; 1.23; 5 s |" + "  |" * 6 in lines
+    assert page.count("| ctl-backward | lstm | ctl-backward-lstm-seed-1 | 1 |") == 1
+    with open(tmp_path / "matrix.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(GRID.rows) * len(GRID.columns)
+    assert rows[0] == {
+        **dict.fromkeys(grid_results.COLUMNS, ""),
+        "row": "lstm",
+        "column": "ctl-backward",
+        "size": "small",
+        "updates": "5",
+        "seeds": "1",
+        "each": "90.0000",
+        "mean": "90.0000",
+        "seconds": "5.0",
+        "parameters": "1230000",
+        "MACs": "4560000",
+    }
+    assert {row["remark"] for row in rows[1:]} == {"not run"}
