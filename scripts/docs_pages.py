@@ -7,13 +7,11 @@ needs the package installed.
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import re
 import runpy
 import textwrap
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_relocated(text, Path("."))))
-    with _logging_kept():
-        for page, make in GENERATED.items():
-            files.append(File.generated(config, page, content=make()))
+    for page, make in GENERATED.items():
+        files.append(File.generated(config, page, content=make()))
     if config.nav is not None:
         _list_others(config.nav, sorted(file.src_uri for file in files.documentation_pages()))
     return files
@@ -52,18 +49,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri in PAGES.values():
         return markdown
     return _relocated(markdown, Path("docs"))
-
-
-@contextmanager
-def _logging_kept() -> Iterator[None]:
-    """Undo what importing fairseq does to the root logger."""
-    root = logging.getLogger()
-    level, handlers = root.level, list(root.handlers)
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.handlers[:] = handlers
 
 
 def _list_others(nav: list[Any], pages: list[str]) -> None:

@@ -59,6 +59,10 @@ def _allow_checkpoint_classes() -> None:
 _allow_checkpoint_classes()
 
 
+# Modules of fairseq set up logging for the whole process, down to debugging. They leave it alone
+# where there is a handler.
+_handler = logging.NullHandler()
+logging.getLogger().addHandler(_handler)
 # While it is imported, one of fairseq's tasks advertises tensorboardX; its level is put back below.
 _advertiser = logging.getLogger("fairseq.tasks.text_to_speech")
 _level = _advertiser.level
@@ -91,6 +95,7 @@ from sut_fairseq.tasks import (  # noqa: F401
 )
 
 _advertiser.setLevel(_level)
+logging.getLogger().removeHandler(_handler)
 if is_command():
     guard_fairseq()
 _loading.close()

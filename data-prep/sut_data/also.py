@@ -62,4 +62,6 @@ def main(program: str, argv: Sequence[str]) -> None:
     check_files(inputs, "the set")
     counts = add(out, inputs)
     report(out, counts)
-    print(f"{out} has {', '.join(counts)} now ({watch}): evaluate with --gen-subset NAME.")
+    names = ", ".join(f"`{name}`" for name in counts)
+    example = next(iter(counts))
+    print(f"{out} now has {names} ({watch}): evaluate with --gen-subset {example}.")

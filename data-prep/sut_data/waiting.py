@@ -64,7 +64,7 @@ class Stopwatch:
 
 
 def about(seconds: float) -> str:
-    """Return a time to come, as exactly as one can know it."""
+    """Return a length of time in the unit that suits it, rounded."""
     for unit, length, most in (("s", 1, 90), ("min", 60, 90), ("hours", 3600, 48)):
         if seconds < most * length:
             number = seconds / length

@@ -121,7 +121,7 @@ class Reader:
             InputError: if it has no words, is no Unicode text, or has more than the model takes.
         """
         text = " ".join(text.split())
-        symbols = _symbols("the sentence", text, self.source)
+        symbols = _symbols("sentence", text, self.source)
         tokens = _indices(symbols, self.task.source_dictionary)
         dataset = self.task.build_dataset_for_inference([tokens], [len(tokens)])
         sample = dataset.collater([dataset[0]])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,6 +67,7 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
             document[key] = _plain(key, _relevant(key, state[key]))
     text = json.dumps(document, indent=1, ensure_ascii=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
+    shutil.copymode(folder / CONFIG, path)  # safetensors lets nobody else read it
 
 
 def read_exported(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:

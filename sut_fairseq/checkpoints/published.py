@@ -196,7 +196,7 @@ def _check_names(tensors: Iterable[str], expected: Iterable[str]) -> None:
     ]
     if said:
         raise InputError(
-            f"it is not of the published SUT code as its settings describe it: it "
+            f"its parameters are not those of the published SUT code with its settings: it "
             f"{' and '.join(said)}."
         )
 

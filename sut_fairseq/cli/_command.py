@@ -21,8 +21,8 @@ def run_command(
 ) -> int:
     """Run the body of a console command and report bad input in one sentence.
 
-    Informational lines of fairseq and matplotlib are left out meanwhile (importing fairseq sets the
-    level to debugging); warnings and errors still appear.
+    Informational lines of fairseq and matplotlib are left out meanwhile (importing fairseq alone
+    sets the level to debugging); warnings and errors still appear.
 
     Args, Returns:
         as `sut_data.command_line.run_command`; the exit code is 2 when the input was bad.

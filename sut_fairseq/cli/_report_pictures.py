@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import csv
 import re
-from collections.abc import Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,11 +48,30 @@ def draw_sentences(
         print("source:", " ".join(word.text for word in sentence.words))
         print("answer:", answered.text)
         folder = _folder(arguments.out, name, sentence.text)
-        files += write(
-            folder, trace_plots.sentence_figures(answered, arguments.head), arguments.format
-        )
+        with _missing_glyphs():
+            figures = trace_plots.sentence_figures(answered, arguments.head)
+            files += write(folder, figures, arguments.format)
         (folder / _MARK).write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
     return files
+
+
+@contextmanager
+def _missing_glyphs() -> Iterator[None]:
+    """Name the characters that the font lacks once, instead of matplotlib's many warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    missing: dict[str, None] = {}
+    for one in caught:
+        if glyph := re.match(r"Glyph (\d+) .* missing from font", str(one.message)):
+            missing[chr(int(glyph[1]))] = None
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    if missing:
+        print(
+            f"sut-report: the font of the pictures lacks {' '.join(missing)} and draws boxes "
+            "instead; name one that has them as `font.family` in your matplotlibrc.",
+            file=sys.stderr,
+        )
 
 
 # Tells whose pictures a folder holds: the sentence, and below it the answer.

@@ -107,7 +107,7 @@ class Server:
         text, threshold = request.get("text"), request.get("threshold")
         check(isinstance(text, str), "text", "a text", type(text).__name__)
         requirement = f"at most {MOST_CHARACTERS:,} characters long"
-        check(len(text) <= MOST_CHARACTERS, "the sentence", requirement, len(text))
+        check(len(text) <= MOST_CHARACTERS, "sentence", requirement, len(text))
         halts = self.reader.alpha_threshold is not None
         if halts:
             number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
@@ -116,7 +116,7 @@ class Server:
         with self.one_at_a_time:
             sentence = self.reader.sentence(text)
             length, requirement = len(sentence.words), f"at most {MOST_TOKENS} tokens long"
-            check(length <= MOST_TOKENS, "the sentence", requirement, length)
+            check(length <= MOST_TOKENS, "sentence", requirement, length)
             answered = self.reader.ask(sentence, float(threshold) if halts else None)
         return {**sentence_record(sentence), "answer": answer_record(answered)}
 

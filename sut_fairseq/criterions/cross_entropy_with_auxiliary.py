@@ -28,6 +28,8 @@ from sut_fairseq.losses import AUXILIARY_LOSSES
 
 @dataclass
 class _Options(LabelSmoothedCrossEntropyCriterionConfig):
+    """How the objective is computed."""
+
     auxiliary_over_workers: bool = field(
         default=False,
         metadata={

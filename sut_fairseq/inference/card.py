@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sut_data.waiting import about
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import json_files, records
-from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations
+from sut_fairseq.experiments.evaluating import SCORE, Evaluated, read_evaluations
 from sut_fairseq.experiments.provenance import stamp_of
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import markdown_table
@@ -138,7 +139,7 @@ def _data(
         yield "Data folder", f"`{Path(str(recorded)).name}`"
     for side, text in zip(("Source", "Target"), files.tokenization()):
         moses = f"Moses ({text.language})" if text.language else "words between spaces"
-        subwords = "" if text.subwords == "words" else f", {text.subwords}"
+        subwords = {"words": "", "bpe": ", BPE"}.get(text.subwords, f", {text.subwords}")
         yield f"{side} tokenisation", f"{moses}{subwords}"
 
 
@@ -161,7 +162,7 @@ def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple
             yield "Machine", str(last.computer)
             yield "Code", f"sut_fairseq {last.code}"
         if record.seconds:
-            yield "Training time", f"{record.seconds / 3600:.2f} hours"
+            yield "Training time", about(record.seconds)
 
 
 def _translations(checkpoint: Path, run: Path | None) -> Iterator[dict[str, Any]]:
@@ -201,7 +202,7 @@ def _scores(
         )
     for one in evaluations:
         columns = [key for key in _COLUMNS if any(row.get(key) for row in one.rows)]
-        if "percent" not in columns:
+        if one.asked.by == SCORE or "percent" not in columns:
             continue  # translations, which stand above with their signatures
         figures = [[_number(row.get(key, "")) for key in columns] for row in one.rows]
         heads = [_COLUMNS[key] for key in columns]

@@ -88,7 +88,7 @@ def find_model(
         files = ModelFiles(checkpoint, folder, source, target)
         if all(path.is_file() for path in files.dictionaries):
             return files
-    names = " and ".join(path.name for path in files.dictionaries)
+    names = " with ".join(path.name for path in files.dictionaries)
     raise InputError(
         f"There is no {names} in {' or '.join(f'`{place}`' for place in places)}: name the data "
         f"folder that the model was trained on with --data, and its languages with --source-lang "

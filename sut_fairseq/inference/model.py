@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,6 @@ class Model:
             model cannot take, get an empty one.
         """
         search = Search(beam, lenpen, max_len_a, max_len_b, max_tokens, batch_size)
-        check(beam >= 1, "beam", "at least 1", beam)
         model = self._copy(alpha_threshold)
         threshold = _threshold(model)
         results = [
@@ -263,6 +263,8 @@ class Model:
             InputError: if the model has no depth loop, or the sentence no words, or more than the
                 model takes.
         """
+        check(isinstance(text, str), "text", "one sentence", repr(text)[:40])
+        Search(beam=beam, max_len_b=max_len)  # checks them
         reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
         with self._text.tokenising:
             sentence = reader.sentence(text)
@@ -295,7 +297,8 @@ class Model:
                 f"--alpha-threshold {value} has no meaning for `{self.files.checkpoint}`: "
                 "nothing in this model halts by stick-breaking, so leave the option out."
             )
-        check(0 < value <= 1, "alpha_threshold", "greater than 0, at most 1", value)
+        number = isinstance(value, Real) and 0 < value <= 1
+        check(number, "alpha_threshold", "greater than 0, at most 1", repr(value))
 
     def _batches(
         self, results: Sequence[Translation], search: Search, model: Any, generator: Any
@@ -356,7 +359,11 @@ def _threshold(model: nn.Module) -> float | None:
 def _listed(lines: Iterable[str]) -> list[str]:
     if isinstance(lines, str):
         raise InputError("give a list of sentences, as in [text], not one text alone.")
-    return list(lines)
+    check(isinstance(lines, Iterable), "lines", "a list of sentences", type(lines).__name__)
+    listed = list(lines)
+    for line in listed:
+        check(isinstance(line, str), "lines", "a list of texts", f"one with {line!r:.40}")
+    return listed
 
 
 def _device(name: str) -> torch.device:

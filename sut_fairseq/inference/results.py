@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
 from torch import Tensor
+
+from sut_fairseq.errors import check
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,9 @@ class Search:
         max_len_a, max_len_b: a hypothesis has at most a * source length + b tokens.
         max_tokens: greatest number of source tokens in a batch, padding included.
         batch_size: greatest number of sentences in a batch; 0: any.
+
+    Raises:
+        InputError: one of them is no such number.
     """
 
     beam: int = 5
@@ -26,6 +32,15 @@ class Search:
     max_len_b: int = 200
     max_tokens: int = 4096
     batch_size: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("beam", 1), ("max_len_b", 1), ("max_tokens", 1), ("batch_size", 0)):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and value >= least
+            check(whole, name, f"a whole number of at least {least}", repr(value))
+        for name in ("lenpen", "max_len_a"):
+            value = getattr(self, name)
+            check(isinstance(value, Real), name, "a number", repr(value))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,9 @@ def test_an_added_set_is_scored_like_any_other(text: Path, tmp_path: Path) -> No
     before = describe_data(data)
 
     said = run("sut-prepare", "also", data, "more", *more)
-    assert said.stderr == "" and re.search(r"data has more now \(\S+ s\): eval", said.stdout)
+    assert said.stderr == "" and re.search(
+        r"data now has `more` \(\S+ s\): evaluate with --gen-subset more\.", said.stdout
+    )
     for path in whole.rglob("*more*"):
         assert (data / path.relative_to(whole)).read_bytes() == path.read_bytes(), path
     assert len([*whole.rglob("*more*")]) == len([*data.rglob("*more*")]) == 8

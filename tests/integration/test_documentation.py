@@ -85,6 +85,13 @@ def test_fairseqs_own_commands(repository: Path, folder: Path) -> None:
     assert len([*(folder / "checkpoints/mine").iterdir()]) <= 8
     assert (folder / "average.pt").exists()
 
+    # The Python of other pages asks a model in the same place.
+    for page in ("python.md", "pictures.md"):
+        found = blocks(repository / "docs" / page)
+        code = [one.code for one in found if one.language == "python" and not one.reason]
+        assert len(code) >= 2
+        run("python", "-c", "\n".join(code), cwd=folder)
+
     # What the page on troubleshooting says of a command without --user-dir.
     path = folder / "checkpoints/mine/checkpoint_best.pt"
     failed = run("fairseq-generate", folder / "data-bin/mine", "--path", path, "--cpu", ok=False)
@@ -120,6 +127,9 @@ def test_blocks_that_are_not_run_say_why(repository: Path) -> None:
         found = blocks(repository / page)
         assert found
         assert len([block for block in found if block.reason]) <= 2
+        fences = re.findall(r"^ *```(.*)", (repository / page).read_text(encoding="utf-8"), re.M)
+        others = [kind for kind in fences[::2] if kind not in ("sh", "bash", "python")]
+        assert set(others) <= {"", "bibtex"} and len(found) + len(others) == len(fences) / 2
 
 
 def test_links_lead_somewhere(repository: Path) -> None:

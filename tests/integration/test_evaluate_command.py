@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from tests.integration.commands import SIZES, generate, run, train, words
 
 
@@ -68,6 +69,15 @@ def test_lengths_share_rows(checkpoint: Path, data: Path) -> None:
     first, second = ([int(end) for end in row["group"].split(" to ")] for row in ranges)
     assert first[-1] < second[0]
     assert sum(row["sentences"] for row in ranges) == total["sentences"] == SIZES["train"]
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [("--by source_length", 10), ("--by target_length --bins all", 0), ("--by operators", 0)],
+)
+def test_only_lengths_share_rows_by_default(options: str, most: int) -> None:
+    fixed = ["--path", "a.pt", "--data", "data-bin/a"]
+    assert num_rows(make_parser().parse_args([*fixed, *words(options)])) == most
 
 
 def test_published_numbers_stand_beside_ours(checkpoint: Path, data: Path) -> None:

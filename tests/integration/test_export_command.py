@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -150,6 +151,10 @@ def test_an_existing_folder_is_left_alone(trained: Path, exported: Path) -> None
     assert finished.last_line.endswith("is there already; give the name of a new folder.")
 
 
+def test_who_may_read_one_file_may_read_all(exported: Path) -> None:
+    assert len({path.stat().st_mode for path in exported.iterdir()}) == 1
+
+
 def test_card_of_what_little_is_known(exported: Path) -> None:
     card = (exported / "README.md").read_text()
     assert card.startswith("---\nlicense: cc-by-4.0\n")
@@ -186,6 +191,12 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
         code=code, when="now",
     )  # fmt: skip
     evaluating.write(run_folder, "test-thresholds", evaluated)
+    # The scores of translations stand in `results.json` too, with their signatures.
+    scores = dataclasses.replace(
+        evaluated, asked=evaluating.Asked(by="score"), measure="BLEU and chrF",
+        rows=[{"group": "sacreBLEU", "percent": "31.256"}],
+    )  # fmt: skip
+    evaluating.write(run_folder, "test-by-score", scores)
     results = {
         "dataset": "scan", "subset": "test", "beam": 4, "lenpen": 0.6, "alpha_threshold": 0.5,
         "scores": {"sacrebleu": 31.256, "sacrebleu_signature": "nrefs:1|case:mixed"},
@@ -201,7 +212,7 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
         "- Data set: scan, split length",
         "- Seed: 3",
         "- Machine: a CPU, 1 of 2 cores, torch 2.13",
-        "- Training time: 2.00 hours",
+        "- Training time: 2.0 hours",
         "## Scores on `test` of scan (beam 4, length penalty 0.6, threshold 0.5)",
         "| sacreBLEU | 31.26 | nrefs:1\\|case:mixed |",
         "## Exact match on `test` of scan length",
@@ -210,3 +221,4 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     ):
         assert line in card.splitlines(), card
     assert "Licence" not in card and "license" not in card
+    assert card.count("31.26") == 2 and "BLEU and chrF" not in card

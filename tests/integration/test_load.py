@@ -152,6 +152,19 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
         model.translate("run and jump")
     with pytest.raises(InputError, match="`alpha_threshold` must be greater than 0, at most 1"):
         model.translate(LINES, alpha_threshold=1.5)
+    for options in (
+        {"beam": 2.5}, {"beam": 0}, {"max_len_b": 0}, {"max_tokens": "1"}, {"batch_size": -1},
+        {"lenpen": "1"}, {"max_len_a": None}, {"alpha_threshold": "0.5"},
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=f"`{next(iter(options))}` must be"):
+            model.translate(LINES, **options)
+    for lines in (None, [3], [b"run"]):
+        with pytest.raises(InputError, match="`lines` must be a list of"):
+            model.translate(lines)
+    with pytest.raises(InputError, match="`text` must be one sentence"):
+        model.trace(LINES)
+    with pytest.raises(InputError, match="`beam` must be"):
+        model.trace("run", beam=0)
     with pytest.raises(InputError, match="ask it with `translate`"):
         model.classify(LINES)
     with pytest.raises(InputError, match="as many as sources"):
@@ -176,6 +189,8 @@ def test_the_import_is_light() -> None:
         "late = {'sut_fairseq.inference', 'ptflops', 'matplotlib', 'safetensors', 'sacremoses'}\n"
         "print(sorted(late & sys.modules.keys()))\n"
         "print(sut_fairseq.load.__module__, 'load' in dir(sut_fairseq))\n"
+        "import logging\n"
+        "print(logging.root.handlers, logging.root.level == logging.WARNING)\n"
         "from sut_fairseq.models import UniversalTransformerModel\n"
         "print(UniversalTransformerModel.__name__)\n"
     )
@@ -185,6 +200,7 @@ def test_the_import_is_light() -> None:
     assert finished.stdout.splitlines() == [
         "[]",
         "sut_fairseq.inference.model True",
+        "[] True",  # logging is the program's own, although modules of fairseq set it up
         "UniversalTransformerModel",
     ]
 

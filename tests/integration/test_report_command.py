@@ -112,6 +112,13 @@ def test_unknown_words_are_drawn_and_named(trained: Path, data: Path, tmp_path: 
         assert "<!-- ?: unknown to the model -->" in drawn
 
 
+def test_what_the_font_lacks_is_told_once(trained: Path, data: Path, tmp_path: Path) -> None:
+    fixed = ("--path", trained, "--data", data, "--out", tmp_path, "--format", "svg", "png")
+    said = run("sut-report", *fixed, "--sentence", "turn \u6f22\u5b57", "--target", "I_TURN_LEFT")
+    assert "Glyph" not in said.stderr and said.stderr.count("sut-report: the font") == 1
+    assert "lacks \u6f22 \u5b57 and draws boxes" in said.stderr
+
+
 def test_pictures_of_a_data_router(router: Path, classes: Path, tmp_path: Path) -> None:
     overrides = ("--model-overrides", "{'encoder_layers': 6}")
     said, files = pictures(
@@ -192,7 +199,7 @@ def steady(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 BAD_INPUT = {
-    "--sentence ''": "`the sentence` must be at least one word",
+    "--sentence ''": "`sentence` must be at least one word",
     "--sentence 'turn left' --target ' '": "`--target` must be at least one word",
     "--sentence a --sentence b --target x": "--target is for one sentence",
     "--sentence a --number 1": "--sentence and --number both name sentences",
@@ -214,7 +221,7 @@ BAD_INPUT = {
     "--experts --number 2": "--experts draws no sentence: leave --number out",
     "--model-overrides '{\"layers\": 3}'": "the model has no option `layers`",
     "--path nowhere.pt": "There is no checkpoint `nowhere.pt`",
-    "--data nowhere": "There is no dict.src.txt and dict.tgt.txt in ",
+    "--data nowhere": "There is no dict.src.txt with dict.tgt.txt in ",
 }
 
 

@@ -54,6 +54,7 @@ def test_everything_has_a_name_and_a_title() -> None:
     for name in known:
         described = describe(name)
         assert described.about and all(group.title for group in described.groups)
+        assert not any("(" in group.title for group in described.groups), "no docstring of its own"
         assert all(one.help for group in described.groups for one in group.options if one.preset)
     assert sum(map(len, headings().values())) == len(known)
 

@@ -99,7 +99,7 @@ def test_tensors_that_do_not_fit_together(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_ours_is_refused(tmp_path: Path) -> None:
     torch.save(import_published(saved(tmp_path)).checkpoint(), tmp_path / "ours.pt")
-    with pytest.raises(InputError, match=r"cannot be imported: it is not of the published SUT"):
+    with pytest.raises(InputError, match=r"cannot be imported: its parameters are not those"):
         import_published(tmp_path / "ours.pt")
 
 

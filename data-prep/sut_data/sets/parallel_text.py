@@ -220,7 +220,7 @@ def describe(plan: Plan, pairs: int) -> str:
     passes = f"{plan.passes:,.0f}" if plan.passes >= 10 else f"{plan.passes:.1f}"
     text = (
         f"training for {pairs:,} pairs: size {plan.size.name}, {plan.updates:,} updates of "
-        f"{plan.symbols:,} symbols, {passes} times through the text"
+        f"{plan.symbols:,} symbols, {passes} epochs"
     )
     if plan.gpus == 0 and plan.size.name == LARGEST_WITHOUT_GPU:
         suited = choose(pairs, 1, 1, gpus=1).size.name

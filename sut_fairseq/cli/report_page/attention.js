@@ -33,13 +33,13 @@ function attentionSection() {
     }
     const notes = [];
     if (kept < heads) notes.push(`The sentence is long: of the ${heads} heads the greatest weight is shown.`);
-    if (experts > 1) notes.push(`Mean over the ${experts} experts that each token chose, weighed by the router.`);
+    if (experts > 1) notes.push(`Mean over the ${experts} experts that each token chose, weighted by the router.`);
     const head = kept > 1 ? chosen.head : 1;
     body.replaceChildren(
       make("div", { class: "choices" }, controls),
       make("div", { class: "maps" }, attentionMaps(stack, layer, head, kept)),
       scale("0", "1", skips(stack) ? "skipped: the token has halted" : null),
-      make("p", { class: "note", text: `Rows ask, columns are looked at. ${notes.join(" ")}` }),
+      make("p", { class: "note", text: `Rows are queries, columns the keys they attend to. ${notes.join(" ")}` }),
     );
   };
   follow(show);

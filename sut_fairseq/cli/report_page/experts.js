@@ -56,7 +56,7 @@ function mixture(stack, layer, step) {
     }
     return taken ? sums.map((sum) => sum / taken) : null;
   });
-  const when = step ? `at step ${step}` : "mean of its steps";
+  const when = step ? `at step ${step}` : "averaged over the steps";
   return mapFigure({
     caption: `Mixing weights in per cent, ${when}: rows are tokens, columns experts`,
     label: `Mixing weights, ${when}`,
@@ -99,7 +99,7 @@ function expertTable(stack, layer) {
   );
   const even = `An even load is ${percent(1 / experts, 1)} of all choices for each of the ${experts}.`;
   const split = there
-    ? ` The split: ${plural(page.experts.sentences, "sentence")} of “${page.split.name}” at threshold ${page.thresholds[page.chosen] ?? "–"}; words seen three times or more. In the decoder a word is the one that was read last.`
+    ? ` The split: ${plural(page.experts.sentences, "sentence")} of “${page.split.name}” at threshold ${page.thresholds[page.chosen] ?? "–"}; words seen three times or more. In the decoder, a word is the last one read.`
     : "";
   return make(
     "div",

@@ -63,7 +63,7 @@ function build() {
   if (some) {
     const halts = page.thresholds[0] !== null;
     const lead = halts
-      ? "Each token is computed step by step, until the probability that it has halted reaches the threshold. Move the slider: a lower one saves work, until the answer changes."
+      ? "Each token is computed step by step, until the probability that it has halted reaches the threshold. Move the slider: a lower threshold saves work, until the answer changes."
       : "Each token is computed step by step.";
     sections.push([
       "sentence",
@@ -77,7 +77,7 @@ function build() {
     }
   }
   if (Object.values(stacks).some(({ experts }) => Object.keys(experts).length) && (some || page.experts)) {
-    sections.push(["experts", "Experts", sectionOf("experts", "Who does the work", "Each token is sent to a few experts of a layer; the router says how much of each.", expertSection())]);
+    sections.push(["experts", "Experts", sectionOf("experts", "Who does the work", "The router sends each token to a few experts of a layer and mixes what they return.", expertSection())]);
   }
   if (page.depth) {
     sections.push(["depth", "Depth", sectionOf("depth", "How deep, by group", "", depthSection())]);

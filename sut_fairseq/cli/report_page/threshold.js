@@ -36,7 +36,7 @@ function thresholdPanel() {
   const label = make("label", { for: "threshold", text: "Halting threshold " });
   const help = page.live
     ? "Each bar: the cost at that threshold, once it has been asked; ≠: another answer"
-    : "Each bar: the cost at that threshold; ≠: another answer than at the highest";
+    : "Each bar: the cost at that threshold; ≠: the answer differs from that at the highest";
   return make(
     "div",
     { class: "panel", "--n": count },
