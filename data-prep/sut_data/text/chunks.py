@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from multiprocessing import Pipe, Process
+from multiprocessing import Pipe, Process, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,7 +76,7 @@ def ordered_map(
         for item in islice(remaining, workers):
             connection, its_end = Pipe()
             with uninterrupted():
-                processes.append(Process(target=_work, args=(function, its_end, os.getpid())))
+                processes.append(Process(target=_work, args=(function, its_end)))
                 processes[-1].start()
             its_end.close()
             connection.send(item)
@@ -102,15 +101,16 @@ def ordered_map(
             process.join()
 
 
-def _work(function: Callable[[Any], Any], connection: Connection, parent: int) -> None:
+def _work(function: Callable[[Any], Any], connection: Connection) -> None:
     """Answer items with results until killed, or until the parent is gone."""
     # Ctrl-C and a kill of the whole group are for the parent to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -251,6 +251,24 @@ def test_a_killed_process_is_noticed() -> None:
         list(ordered_map(_die, range(9), 2))
 
 
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_processes_live_however_they_are_started(method: str, repository: Path) -> None:
+    """Not all methods make them children of the process that they work for."""
+    code = (
+        "import multiprocessing, operator\n"
+        "from sut_data.text.chunks import ordered_map\n"
+        f"multiprocessing.set_start_method('{method}')\n"
+        "print(*ordered_map(operator.neg, range(40), 2))\n"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=repository / "data-prep",
+        capture_output=True,
+        text=True,
+    )
+    assert process.stdout.split() == [str(-number) for number in range(40)], process.stderr
+
+
 def test_processes_end_with_a_killed_parent(repository: Path) -> None:
     code = (
         "import os, time\n"
