@@ -15,7 +15,7 @@ from sut_fairseq.experiments.claims import Found, Verdict, check_claims
 from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, known, read
 from sut_fairseq.experiments.results import Group
-from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment
+from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment, shown
 from sut_fairseq.experiments.summaries import Table, tables
 
 INDEX = "index.md"
@@ -106,14 +106,14 @@ def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
     bar = f"(bar {sign} {claim.bar:g})"
     if group is None or row is None:
         return link, what, paper, bar, found.verdict.value, "", claim.budget, ""
-    deviation = "" if row.deviation is None else f" ± {row.deviation:.1f}"
+    deviation = "" if row.deviation is None else f" ± {shown(claim.measure, row.deviation)}"
     record = group.first
     seeds = len(row.results)
     return (
         link,
         what,
         paper,
-        f"{row.mean:.1f}{deviation} {bar}",
+        f"{shown(claim.measure, row.mean)}{deviation} {bar}",
         found.verdict.value,
         f"{experiment.sizes[record.size].about.strip()}; {record.length}"
         if record.size in experiment.sizes

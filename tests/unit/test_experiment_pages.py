@@ -86,7 +86,7 @@ def test_pages(tmp_path: Path) -> None:
     index = (folder / "index.md").read_text()
     assert index.startswith("# Our results\n\n| experiment | result | paper | ours |")
     row = next(line for line in index.splitlines() if "forward, data router" in line)
-    assert "| [ctl](ctl.md) |" in row and "98.5 (bar ≥ 98) | 🟡 met at a reduced size" in row
+    assert "| [ctl](ctl.md) |" in row and "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
     assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
     claims = [claim for name in reading.known() for claim in reading.read(name).claims]
     assert index.count("\n| ") == 2 + len(claims)
