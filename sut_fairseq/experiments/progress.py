@@ -18,14 +18,14 @@ VALIDATED = {"valid_exact_match": "exact match", "valid_accuracy": "accuracy"}
 
 
 class Progress:
-    """A bar that follows a training.
+    """A bar that follows a training; there is none where standard error is no terminal.
 
     Args:
         total: number of updates, if it is known.
     """
 
     def __init__(self, total: int | None) -> None:
-        self._bar = tqdm(total=total, unit="update", dynamic_ncols=True)
+        self._bar = tqdm(total=total, unit="update", dynamic_ncols=True, disable=None)
         self._shown: dict[str, str] = {}
 
     def __enter__(self) -> Progress:
