@@ -81,7 +81,7 @@ def test_translate_as_json(trained: Path, data: Path) -> None:
     [
         "--moses en de --bpe 200 --joined --max-length 200",
         pytest.param("--moses en de --max-ratio 9", marks=pytest.mark.slow),
-        pytest.param("--sentencepiece 100000 --joined", marks=pytest.mark.slow),
+        pytest.param("--sentencepiece 300000 --joined", marks=pytest.mark.slow),
         pytest.param("--words", marks=pytest.mark.slow),
     ],
 )

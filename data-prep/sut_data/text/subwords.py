@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush, nsmallest
@@ -156,9 +157,15 @@ def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads
             hard_vocab_limit=False,
             normalization_rule_name="identity",
             num_threads=threads,
-            minloglevel=1,
+            minloglevel=2,  # not even that it learns nothing from very long lines
         )
     except RuntimeError as error:
+        characters = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if characters:
+            raise InputError(
+                f"--sentencepiece {size} is too small for this text, whose different characters "
+                f"need an entry each: give at least {characters[1]}."
+            ) from error
         reason = " ".join(str(error).split()) or "no reason given"
         raise InputError(f"--sentencepiece {size} does not suit this text: {reason}.") from error
     path.write_bytes(model.getvalue())
