@@ -99,8 +99,10 @@ def describe_data(data: Path) -> Data:
             )
     digest = hashlib.sha256()
     if stamp:
-        # Sets that were added later do not change what is trained on.
-        digest.update(json.dumps(without_added(stamp), sort_keys=True).encode())
+        # Neither sets that were added later nor another version of the programs that came to the
+        # same text change what is trained on.
+        made = {key: value for key, value in without_added(stamp).items() if key != "recipe"}
+        digest.update(json.dumps(made, sort_keys=True).encode())
     else:
         parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))
         digest.update(repr([(path.name, path.stat().st_size) for path in parts]).encode())

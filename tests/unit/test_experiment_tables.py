@@ -185,13 +185,15 @@ def test_folders_without_runs(tmp_path: Path) -> None:
 
 
 def test_digest_of_data(tmp_path: Path) -> None:
-    """It changes with a dictionary and with what the preparation says, and not with the place."""
+    """It changes with a dictionary and with what the preparation says, not with place or program."""
     digests = []
     for word, split in (("x 1", "s"), ("x 1", "s"), ("y 1", "s"), ("x 1", "t")):
         folder = tmp_path / str(len(digests))
         folder.mkdir()
         (folder / "dict.src.txt").write_text(word)
-        (folder / "prepared.json").write_text(json.dumps({"dataset": "d", "split": split}))
+        (folder / "prepared.json").write_text(
+            json.dumps({"dataset": "d", "split": split, "recipe": folder.name})
+        )
         digests.append(provenance.describe_data(folder).digest)
     assert digests[0] == digests[1] and len(set(digests)) == 3
     own = tmp_path / "own"
