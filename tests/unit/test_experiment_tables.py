@@ -185,7 +185,7 @@ def test_folders_without_runs(tmp_path: Path) -> None:
 
 
 def test_digest_of_data(tmp_path: Path) -> None:
-    """It changes with a dictionary and with what the preparation says, not with place or program."""
+    """It changes with a dictionary and with what the preparation says, not with the program."""
     digests = []
     for word, split in (("x 1", "s"), ("x 1", "s"), ("y 1", "s"), ("x 1", "t")):
         folder = tmp_path / str(len(digests))
