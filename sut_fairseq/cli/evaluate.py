@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq import tasks
 from fairseq.models import FairseqLanguageModel
 from tqdm import tqdm
@@ -27,6 +26,7 @@ from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import find_checkpoint
+from sut_fairseq.inference.model import usable_device
 from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask
 
@@ -73,12 +73,7 @@ def run(argv: Sequence[str] | None) -> None:
             "--confusion needs a model trained for sequence_classification or "
             "classification_as_translation."
         )
-    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        model = model.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"--device {device} cannot be used here: {error}.") from error
-    result = _evaluate(arguments, model, task)
+    result = _evaluate(arguments, model.to(usable_device(arguments.device)), task)
     if arguments.json:
         print_json(result)
     else:

@@ -91,8 +91,8 @@ def find_model(
     names = " with ".join(path.name for path in files.dictionaries)
     raise InputError(
         f"There is no {names} in {' or '.join(f'`{place}`' for place in places)}: name the data "
-        f"folder that the model was trained on with --data, and its languages with --source-lang "
-        f"and --target-lang if they have other names."
+        "folder that the model was trained on (`data`), and its languages (`source_lang`, "
+        "`target_lang`) if they have other names; on the command line `--data` and so on."
     )
 
 

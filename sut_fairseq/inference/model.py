@@ -98,7 +98,7 @@ class Model:
         self.model, self.task = trained.load(str(files.checkpoint), settings)
         if alpha_threshold is not None:
             self._check_threshold(alpha_threshold)
-        self.device = _device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = usable_device(device)
         self.model.to(self.device).eval()
         limits = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
         self._text = ModelText(self.task, *files.tokenization(), max_source_tokens=int(limits[0]))
@@ -294,8 +294,8 @@ class Model:
     def _check_threshold(self, value: float) -> None:
         if self.alpha_threshold is None:
             raise InputError(
-                f"--alpha-threshold {value} has no meaning for `{self.files.checkpoint}`: "
-                "nothing in this model halts by stick-breaking, so leave the option out."
+                f"An alpha_threshold ({value}) has no meaning for `{self.files.checkpoint}`: "
+                "nothing in this model halts by stick-breaking, so leave it out."
             )
         number = isinstance(value, Real) and 0 < value <= 1
         check(number, "alpha_threshold", "greater than 0, at most 1", repr(value))
@@ -366,15 +366,21 @@ def _listed(lines: Iterable[str]) -> list[str]:
     return listed
 
 
-def _device(name: str) -> torch.device:
-    """The device of a name, if there is one here."""
+def usable_device(name: str | None) -> torch.device:
+    """The device of a name, if there is one here; None: a GPU where there is one.
+
+    Raises:
+        InputError: there is no such device.
+    """
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         # torch answers a device that is not there with an AssertionError or several lines.
         raise InputError(
-            f"--device {name} cannot be used here; `cpu` always can, and `cuda` with a GPU and a "
+            f"The device {name} cannot be used here; `cpu` always can, and `cuda` with a GPU and a "
             f"torch that was built for it."
         ) from error
     return device

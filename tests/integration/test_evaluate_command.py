@@ -109,7 +109,7 @@ def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -
         ("--conjuncts", "--conjuncts compares what was generated: give --modes search with it."),
         ("--bleu", "--bleu compares what was generated: give --modes search with it."),
         ("--csv nix/rows.csv", "--csv nix/rows.csv: there is no folder nix; make it first."),
-        ("--device nix", "--device nix cannot be used here"),
+        ("--device nix", "The device nix cannot be used here"),
         ("--plot picture.nix", "--plot picture.nix: its ending must be one of"),
     ],
 )

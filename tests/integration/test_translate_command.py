@@ -366,7 +366,7 @@ def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path:
     torch.save(state, tmp_path / "moved.pt")
     moved = tmp_path / "moved.pt"
     assert_refused(
-        translate(moved, ok=False), "name the data folder that the model was trained on with --data"
+        translate(moved, ok=False), "name the data folder that the model was trained on (`data`)"
     )
     options = ("--data", prepared, "--export", tmp_path / "first")
     assert f"wrote {tmp_path / 'first'}" in run("sut-translate", moved, *options).stdout
@@ -436,7 +436,7 @@ def test_refused(checkpoint: Path, tmp_path: Path) -> None:
         (checkpoint, "--beam 0", "argument --beam: must be a whole number of at least 1"),
         (checkpoint, "--alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
         (checkpoint, "--input absent.txt", "`absent.txt`: No such file or directory."),
-        (checkpoint, "--device abacus", "--device abacus cannot be used here"),
+        (checkpoint, "--device abacus", "The device abacus cannot be used here"),
     ):
         options = dict(cwd=tmp_path, ok=False)
         assert_refused(run("sut-translate", model, *words(arguments), **options), sentence)
