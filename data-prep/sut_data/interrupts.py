@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -23,6 +24,8 @@ def end_when_interrupted() -> None:
     program = PurePath(sys.argv[0] if sys.argv else "").name
     if program.startswith("sut-") and _raises_now():
         signal.signal(signal.SIGINT, _end)
+        # Python's own end would set the signal to kill a process whose work is done.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
