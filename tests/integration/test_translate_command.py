@@ -164,7 +164,7 @@ def test_fairseq_transformer(prepared: Path, tmp_path: Path) -> None:
         assert {record[key] for record in records} == {None}, "nothing halts"
     finished = translate(checkpoint, "--alpha-threshold", 0.5, ok=False)
     assert_refused(
-        finished, "nothing in this model halts by stick-breaking, so leave the option out."
+        finished, "nothing in this model halts by stick-breaking, so leave it out."
     )
 
 

@@ -347,7 +347,7 @@ def test_what_is_said(out: Path, files: Files, capsys: pytest.CaptureFixture[str
     assert errors == ""
     assert said.splitlines()[1] == "more        2            5            5   2 src, 2 tgt"
     assert "warning: 2 of 2 references of more have a word that the training text lacks" in said
-    assert said.splitlines()[-1].startswith(f"{out} has more, others now (")
+    assert said.splitlines()[-1].startswith(f"{out} now has `more`, `others` (")
     with hidden_folder(out, "also"):
         pass
     assert os.listdir(out.parent) == ["out"]
