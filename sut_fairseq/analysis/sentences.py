@@ -239,7 +239,7 @@ def _symbols(name: str, text: str, side: TextSide) -> list[str]:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{name} is not Unicode text: type it in UTF-8.") from None
+        raise InputError(f"`{name}` is not Unicode text: type it in UTF-8.") from None
     symbols = side.encode(text).split()
     check(bool(symbols), name, "at least one word", repr(text))
     return symbols

@@ -122,7 +122,7 @@ def test_what_is_no_sentence_is_refused() -> None:
     reader = Reader(small_model(), *_task_that_answers([2]), TextSide(), TextSide())
     for text, expected in (
         (" \n", "`sentence` must be at least one word"),
-        ("\ud800", "the sentence is not Unicode text"),
+        ("\ud800", "`sentence` is not Unicode text"),
         ("w0 " * 40, "`source sentence` must be at most 40 tokens long, but is 41"),
     ):
         with pytest.raises(InputError, match=expected):
