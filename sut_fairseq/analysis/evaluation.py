@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -53,19 +54,21 @@ class Outcome:
     Attributes:
         answers: by the number of the sentence in its split.
         halting: by "encoder" and "decoder" the statistics of all the model computed.
+        seconds: what asking took, without the collection of batches.
     """
 
     answers: dict[int, Answer] = field(default_factory=dict)
     halting: dict[str, HaltingStatistics] = field(default_factory=dict)
+    seconds: float = 0.0
 
     def __add__(self, other: Outcome) -> Outcome:
         sums = dict(self.halting)
         for stack, statistics in other.halting.items():
             sums[stack] = sums[stack] + statistics if stack in sums else statistics
-        return Outcome({**self.answers, **other.answers}, sums)
+        return Outcome({**self.answers, **other.answers}, sums, self.seconds + other.seconds)
 
     def figures(self) -> dict[str, float]:
-        """Sentences, how many are right, per cent, means of further measures, depth.
+        """Sentences, how many are right, per cent, means of further measures, depth, seconds.
 
         Depth is steps run per token and the share of steps skipped.
         """
@@ -81,6 +84,7 @@ class Outcome:
             figures[f"{stack}_depth"] = float(statistics.depth)
         if self.halting:
             figures["skipped"] = skipped(self.halting.values())
+        figures["seconds"] = self.seconds
         return figures
 
 
@@ -109,14 +113,18 @@ def evaluate(
     dataset = task.dataset(split)
     device = next(model.parameters()).device
     answers: dict[int, Answer] = {}
+    seconds = 0.0
     with torch.no_grad(), count_depth(model) as halting:
         for group in trained.similar_lengths(dataset, numbers, max_tokens):
             batch = dataset.collater([dataset[number] for number in group])
             if device.type == "cuda":
                 batch = move_to_cuda(batch, device)
+            start = time.perf_counter()
+            # Answers are on the CPU: whoever has them has waited for the device.
             answers |= zip(batch["id"].tolist(), ask(batch))
+            seconds += time.perf_counter() - start
             progress(len(group))
-    return Outcome(answers, dict(halting))
+    return Outcome(answers, dict(halting), seconds)
 
 
 def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
@@ -269,6 +277,11 @@ def check_lengths(task: tasks.FairseqTask, model: Any, split: str, numbers: Iter
                 f"tokens, the most that the model takes (the longest has {max(longer)}): train "
                 f"with --max-{side}-positions {max(longer)}."
             )
+
+
+def is_sweep(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether rows, which have an `alpha_threshold` each, are of several halting thresholds."""
+    return len({row["alpha_threshold"] for row in rows}) > 1
 
 
 def macro_f1(pairs: Iterable[tuple[str, str]]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sut_fairseq.analysis.evaluation import is_sweep
 from sut_fairseq.tasks.columns import order_of
 
 # It reports each font that it looks at wherever fairseq has switched logging on.
@@ -23,13 +24,14 @@ FORMATS = frozenset(FigureCanvasBase.get_supported_filetypes())
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Draw what `sut-evaluate` found, in the format that the file's name ends in.
 
-    With several thresholds the score against the share of skipped steps (SUT Figures 5 and 6); with
-    one, score and steps run per token for each group (SUT Figure 4), or what gold attention tells.
+    With several thresholds the score (SUT Figures 5 and 6) and the seconds that the model needed,
+    against the share of skipped steps. With one, score and steps run per token for each group (SUT
+    Figure 4), or what gold attention tells.
     """
     rows: Rows = result["rows"]
     everything = [row for row in rows if row["group"] == "all"]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    if len({row["alpha_threshold"] for row in rows}) > 1:
+    if is_sweep(rows):
         _sweep(figure.subplots(), everything, result["measure"])
     else:
         mode = rows[0]["mode"]
@@ -42,12 +44,22 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
     translated = [row for row in rows if "bleu" in row]
     rows = translated or rows
+    clock = axes.twinx()
+    clock.set_ylabel("seconds (dashed)")
     for mode in dict.fromkeys(row["mode"] for row in rows):
         points = [row for row in rows if row["mode"] == mode]
         skipped = [100 * row["skipped"] for row in points]
         scores = [row.get("bleu", row["percent"]) for row in points]
         label = {"reference": "on the reference", "search": "in search"}[mode]
-        axes.plot(skipped, scores, marker="o", label=label)
+        (line,) = axes.plot(skipped, scores, marker="o", label=label)
+        clock.plot(
+            skipped,
+            [row["seconds"] for row in points],
+            marker=".",
+            linestyle="--",
+            color=line.get_color(),
+            alpha=0.6,
+        )
         for x, y, row in zip(skipped, scores, points):
             axes.annotate(
                 f"{row['alpha_threshold']:g}",
@@ -59,6 +71,7 @@ def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
             )
     axes.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
     axes.set_ylabel("BLEU on tokens" if translated else f"{measure}, %")
+    clock.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()
 

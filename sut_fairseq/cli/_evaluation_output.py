@@ -8,12 +8,13 @@ from typing import Any
 
 from sut_data.files import written_whole
 from sut_data.tables import table
+from sut_fairseq.analysis.evaluation import is_sweep
 from sut_fairseq.errors import InputError
 
 COLUMNS = (
     *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),
     *("before_eos", "attention_loss"),
-    *("encoder_depth", "decoder_depth", "skipped", "same_conjuncts", "bleu"),
+    *("encoder_depth", "decoder_depth", "skipped", "seconds", "same_conjuncts", "bleu"),
 )
 
 
@@ -66,10 +67,13 @@ def print_table(result: dict[str, Any]) -> None:
         "encoder_depth": "encoder depth",
         "decoder_depth": "decoder depth",
         "skipped": "skipped",
+        "seconds": "seconds",
         "same_conjuncts": "same conjuncts",
         "bleu": "BLEU on tokens",
     }
     shown = [key for key in header if any(row.get(key) is not None for row in rows)]
+    if not is_sweep(rows):
+        shown.remove("seconds")  # nothing to compare them with
     form = {
         "sentences": "{:,}".format,
         "percent": "{:.2f} %".format,
@@ -80,6 +84,7 @@ def print_table(result: dict[str, Any]) -> None:
         "encoder_depth": "{:.2f}".format,
         "decoder_depth": "{:.2f}".format,
         "bleu": "{:.2f}".format,
+        "seconds": "{:.2f}".format,
         "skipped": lambda share: f"{100 * share:.1f} %",
     }
     lines = [[header[key] for key in shown]]

@@ -94,8 +94,17 @@ def test_bleu_of_search(checkpoint: Path, data: Path) -> None:
 
 def test_a_picture_of_thresholds(checkpoint: Path, data: Path, tmp_path: Path) -> None:
     picture = tmp_path / "sweep.svg"
-    evaluate(checkpoint, data, *words("--thresholds 0.9 0.3 --plot"), picture)
+    rows = evaluate(checkpoint, data, *words("--thresholds 0.9 0.3 --plot"), picture)["rows"]
+    assert all(row["seconds"] > 0 for row in rows)
     assert "<svg" in picture.read_text()
+
+
+def test_seconds_are_shown_where_they_can_be_compared(checkpoint: Path, data: Path) -> None:
+    shown = [
+        run("sut-evaluate", "--path", checkpoint, "--data", data, *words(thresholds)).stdout
+        for thresholds in ("", "--thresholds 0.9 0.3")
+    ]
+    assert ["seconds" in table for table in shown] == [False, True]
 
 
 @pytest.mark.parametrize(
