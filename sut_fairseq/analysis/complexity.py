@@ -173,7 +173,8 @@ class _Counter(nn.Module):
         self.result = result
         self.batch = batch
         self.error: Exception | None = None
-        self.names = {module: name for name, module in model.named_modules()}
+        self.by_name = dict(model.named_modules())
+        self.names = {module: name for name, module in self.by_name.items()}
         self.hooks: dict[type[nn.Module], Callable[..., None]] = {
             ExpertInput: self._hook(_expert_linear),
             ExpertOutput: self._hook(_expert_linear),
@@ -253,7 +254,7 @@ class _Counter(nn.Module):
     def _parents(self, name: str) -> Iterator[nn.Module]:
         while "." in name:
             name = name.rsplit(".", 1)[0]
-            yield self.model.get_submodule(name)
+            yield self.by_name[name]
 
     def _products_hook(self, module: AttentionCore, inputs: Any, output: Tensor) -> None:
         queries, tokens, memory, *_ = inputs

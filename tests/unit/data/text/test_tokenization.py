@@ -16,6 +16,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from sut_data.errors import InputError
 from sut_data.files import read_lines
+from sut_data.text import tokenization
 from sut_data.text.tokenization import FILE, TextSide, load_tokenization, save_tokenization
 
 CORPUS = [
@@ -98,6 +99,16 @@ def test_words_are_cut(models: dict[str, TextSide]) -> None:
     # What a model writes need not be well formed.
     assert models["bpe"].join("x@@ low@@") == "xlow"
     assert models["sentencepiece"].join("\u2581 \u2581x \u2581low") == "x low"
+
+
+def test_words_that_were_cut_are_not_remembered_for_ever(
+    models: dict[str, TextSide], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokenization, "_MAX_CACHED_WORDS", 50)
+    side = models["bpe"]
+    for number in range(1000):
+        assert side.join(side.segment(f"low{number}")) == f"low{number}"
+        assert len(side._bpe.cache) <= 51
 
 
 MOSES = [TextSide(language) for language in ("en", "de", "fr", "zh", "xx")]
