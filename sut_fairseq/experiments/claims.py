@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from sut_fairseq.experiments.results import Group, Row
+from sut_fairseq.experiments.commands import words as option_words
+from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, Claim, Experiment
 
 
@@ -26,25 +28,26 @@ class Found:
     Attributes:
         experiment: the claim is of.
         claim: what is asked.
-        group: runs that differ in nothing but the seed; None if there are none.
-        row: their results.
+        groups: runs that differ in nothing but the seed, for each split of the claim; empty if
+            there are none.
+        row: their results, the mean over the splits.
     """
 
     experiment: Experiment
     claim: Claim
-    group: Group | None = None
+    groups: Sequence[Group] = ()
     row: Row | None = None
 
     @property
     def verdict(self) -> Verdict:
         """Whether the mean over seeds reaches the bar, and at which size."""
-        if self.group is None or self.row is None:
+        if self.row is None:
             return Verdict.NOT_RUN
         less = self.claim.measure in LESS_IS_BETTER
         met = self.row.mean <= self.claim.bar if less else self.row.mean >= self.claim.bar
         if not met:
             return Verdict.NOT_MET
-        record = self.group.first
+        record = self.groups[0].first
         cut_short = record.updates is not None or bool(record.options)
         at_size = record.size == "paper" and not cut_short
         return Verdict.AT_SIZE if at_size else Verdict.REDUCED
@@ -66,26 +69,49 @@ def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> 
 
 def _fitting(
     experiment: Experiment, claim: Claim, groups: Sequence[Group]
-) -> Iterator[tuple[Group, Row]]:
+) -> Iterator[tuple[list[Group], Row]]:
+    """Runs of every split of the claim that differ in the split and the seed alone."""
+    alike: defaultdict[object, dict[str, tuple[Group, Row]]] = defaultdict(dict)
     for group in groups:
-        record, data = group.first, group.first.data
-        of_group = (group.experiment.name, data.dataset, record.model, data.limited)
-        if of_group != (experiment.name, experiment.dataset, claim.model, False) or record.without:
+        row = _row(experiment, claim, group)
+        if row is None:
             continue
-        if claim.split and data.split != claim.split:
+        record = group.first
+        if not claim.splits:
+            yield [group], row
             continue
-        for evaluated in group.evaluations():
-            asked = evaluated[0].asked
-            if not asked.plain or asked.subset != experiment.evaluation.subset:
-                continue
-            if claim.measure not in evaluated[0].measures():
-                continue
-            rows = {row.group: row for row in group.rows_of(evaluated, claim.measure)}
-            if claim.group in rows:
-                yield group, rows[claim.group]
-                break
+        of_split = alike[record.size, record.updates, tuple(option_words(record.options))]
+        known = of_split.get(record.data.split)
+        if known is None or _rank(claim, [group], row) > _rank(claim, [known[0]], known[1]):
+            of_split[record.data.split] = group, row
+    for of_split in alike.values():
+        if all(split in of_split for split in claim.splits):
+            chosen = [of_split[split] for split in claim.splits]
+            # Seeds that only one split has count nowhere.
+            for row in mean_of([[row] for _, row in chosen]):
+                yield [group for group, _ in chosen], row
 
 
-def _rank(claim: Claim, group: Group, row: Row) -> tuple[bool, bool, float]:
+def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
+    """What runs have to say about a claim, on a split of theirs."""
+    record, data = group.first, group.first.data
+    of_group = (group.experiment.name, data.dataset, record.model, data.limited)
+    if of_group != (experiment.name, experiment.dataset, claim.model, False) or record.without:
+        return None
+    if claim.splits and data.split not in claim.splits:
+        return None
+    for evaluated in group.evaluations():
+        asked = evaluated[0].asked
+        if not asked.plain or asked.subset != experiment.evaluation.subset:
+            continue
+        if claim.measure not in evaluated[0].measures():
+            continue
+        rows = {row.group: row for row in group.rows_of(evaluated, claim.measure)}
+        if claim.group in rows:
+            return rows[claim.group]
+    return None
+
+
+def _rank(claim: Claim, groups: Sequence[Group], row: Row) -> tuple[bool, bool, float]:
     sign = -1 if claim.measure in LESS_IS_BETTER else 1
-    return group.first.size == "paper", len(row.results) > 1, sign * row.mean
+    return groups[0].first.size == "paper", len(row.results) > 1, sign * row.mean

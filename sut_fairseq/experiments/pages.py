@@ -97,18 +97,19 @@ def _index(found: Sequence[Found], folder: Path, present: set[str]) -> str:
 
 
 def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
-    experiment, claim, group, row = found.experiment, found.claim, found.group, found.row
+    experiment, claim, row = found.experiment, found.claim, found.row
     name = experiment.name
     link = f"[{name}]({name}.md)" if name in present else name
     sign = "≤" if claim.measure in LESS_IS_BETTER else "≥"
     what = claim.shows if claim.measure == "percent" else f"{claim.shows}, {_short(claim.measure)}"
     paper = f"{claim.paper:g}" if claim.paper is not None else "–"
     bar = f"(bar {sign} {claim.bar:g})"
-    if group is None or row is None:
+    if row is None:
         return link, what, paper, bar, found.verdict.value, "", claim.budget, ""
     deviation = "" if row.deviation is None else f" ± {shown(claim.measure, row.deviation)}"
-    record = group.first
+    record = found.groups[0].first
     seeds = len(row.results)
+    commands = ", ".join(f"`{report.called(group)}`" for group in found.groups)
     return (
         link,
         what,
@@ -119,7 +120,7 @@ def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
         if record.size in experiment.sizes
         else record.length,
         claim.budget,
-        f"{seeds} seed{'s' if seeds > 1 else ''}: `{report.called(group)}`",
+        f"{seeds} seed{'s' if seeds > 1 else ''}: {commands}",
     )
 
 

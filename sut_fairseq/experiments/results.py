@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
@@ -200,6 +200,20 @@ def collect(runs: Sequence[Path]) -> list[Group]:
         )
         for group in found.values()
     ]
+
+
+def mean_of(several: Sequence[Sequence[Row]]) -> list[Row]:
+    """Mean over data, by group and seed; nothing where one of them has no such result."""
+    by_group: list[Mapping[str, Row]] = [{row.group: row for row in rows} for rows in several]
+    means = []
+    for group, first in by_group[0].items():
+        if all(group in rows for rows in by_group):
+            results = [rows[group].results for rows in by_group]
+            seeds = [seed for seed in first.results if all(seed in of for of in results)]
+            mean = {seed: statistics.fmean(of[seed] for of in results) for seed in seeds}
+            if mean:
+                means.append(replace(first, results=mean, sentences=None))
+    return means
 
 
 def table(groups: Sequence[Group], subsets: Sequence[str], by_group: bool) -> list[dict[str, str]]:

@@ -124,7 +124,8 @@ class Claim:
 
     Attributes:
         shows: the row's words, such as `turn left, UT`.
-        model, split, group: which result; the group `all` is the whole set.
+        model, splits, group: which result, the mean over the splits if there are several; no split:
+            any; the group `all` is the whole set.
         measure: which number, a key of `MEASURES`.
         paper: the paper's number; None where no paper has one.
         bar: what ours has to reach, or to stay at or below where less is better.
@@ -133,7 +134,7 @@ class Claim:
 
     shows: str
     model: str
-    split: str = ""
+    splits: list[str] = field(default_factory=list)
     group: str = "all"
     measure: str = "percent"
     paper: float | None = None

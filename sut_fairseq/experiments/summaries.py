@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sut_fairseq.experiments.evaluating import usual_measure
 from sut_fairseq.experiments.published import ALL
-from sut_fairseq.experiments.results import Group, Row
+from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import MEASURES, Experiment, Summary
 
 COLUMNS = ("model", "split", "group", "seeds", "each", "mean", "deviation", "paper")
@@ -100,7 +99,7 @@ def _lines(experiment: Experiment, summary: Summary, groups: Sequence[Group]) ->
             split: _results(experiment, summary, groups, model, split) for split in summary.splits
         }
         if summary.mean_of_splits:
-            rows = _mean([*found.values()])
+            rows = mean_of([*found.values()])
             found = {"": rows}
         for split, rows in found.items():
             several = split and len(summary.splits) > 1
@@ -130,17 +129,3 @@ def _results(
                 fitting.append([row for row in rows if row.group != ALL])
                 break
     return max(fitting, key=lambda rows: len(rows[0].results) if rows else 0)
-
-
-def _mean(several: Sequence[Sequence[Row]]) -> list[Row]:
-    """Mean over data, by group and seed; nothing where one of them has no such result."""
-    by_group: list[Mapping[str, Row]] = [{row.group: row for row in rows} for rows in several]
-    means = []
-    for group, first in by_group[0].items():
-        if all(group in rows for rows in by_group):
-            results = [rows[group].results for rows in by_group]
-            seeds = [seed for seed in first.results if all(seed in of for of in results)]
-            mean = {seed: statistics.fmean(of[seed] for of in results) for seed in seeds}
-            if mean:
-                means.append(replace(first, results=mean, sentences=None))
-    return means

@@ -14,7 +14,7 @@ from sut_fairseq.experiments.claims import Found, Verdict, check_claims
 from sut_fairseq.experiments.schema import Claim
 from tests.unit.test_experiment_tables import FORWARD, LOG, run
 
-CLAIM = Claim(shows="forward, data router", model="ndr", split="forward", paper=100, bar=98)
+CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 
 
 def verdict(runs: list[Path], **changes: Any) -> Found:
@@ -63,6 +63,20 @@ def test_the_best_runs_speak(tmp_path: Path) -> None:
     one = run(tmp_path, "ndr", 1, {"all": 99.9}, updates=1)
     two = [run(tmp_path, "ndr", seed, {"all": 98.5}, updates=2) for seed in (1, 2)]
     assert verdict([one, *two]).row.mean == 98.5  # type: ignore[union-attr]
+
+
+def test_the_mean_over_splits(tmp_path: Path) -> None:
+    """Of the seeds that all splits have; nothing while one of them has no runs."""
+    backward = replace(FORWARD, split="backward", digest="d2")
+    runs = [run(tmp_path, "ndr", seed, {"all": 100.0 - seed}) for seed in (1, 2)]
+    both = {"splits": ["forward", "backward"]}
+    assert verdict(runs, **both).verdict is Verdict.NOT_RUN
+    (elsewhere := tmp_path / "backward").mkdir()
+    runs.append(run(elsewhere, "ndr", 2, {"all": 97.0}, data=backward))
+    found = verdict(runs, **both)
+    assert found.row is not None and found.row.results == {2: 97.5}
+    assert [group.first.data.split for group in found.groups] == ["forward", "backward"]
+    assert found.verdict is Verdict.NOT_MET
 
 
 def test_pages(tmp_path: Path) -> None:
