@@ -163,15 +163,19 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         metric=last("metric"),
         evaluation=evaluation,
         published=last("published", []),
-        summaries=_check_summaries(last("summaries", []), models, splits, place),
+        summaries=_check_summaries(last("summaries", []), models, splits, sizes, place),
         claims=_check_claims(last("claims", []), models, place),
     )
 
 
 def _check_summaries(
-    summaries: list[Summary], models: dict[str, str], splits: list[str], place: Place
+    summaries: list[Summary],
+    models: dict[str, str],
+    splits: list[str],
+    sizes: dict[str, Size],
+    place: Place,
 ) -> list[Summary]:
-    """Refuse models, splits and measures that there are not.
+    """Refuse models, splits, sizes and measures that there are not.
 
     Raises:
         InputError: naming those that there are.
@@ -183,6 +187,8 @@ def _check_summaries(
             check_choice(f"{at}: model", one, tuple(models))
         for one in summary.splits:
             check_choice(f"{at}: split", one, tuple(splits))
+        if summary.size is not None:
+            check_choice(f"{at}: size", summary.size, tuple(sizes))
     return summaries
 
 

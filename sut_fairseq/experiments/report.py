@@ -44,12 +44,13 @@ def _summary(table: Table) -> str:
     how = "mean and deviation of all seeds"
     if any(row.paper is not None for line in table.lines for row in line.rows):
         how += ", in brackets the paper's"
-    by_split = len(summary.splits) > 1 and not summary.mean_of_splits
+    by_split = len(summary.splits) > 1 and not (summary.mean_of_splits or summary.by_split)
     lines = [["model", *(["data"] if by_split else []), "seeds", *table.groups]]
     for line in table.lines:
         rows = {row.group: row for row in line.rows}
         cells = [line.model, *([line.split] if by_split else [])]
-        cells.append(str(len(line.rows[0].results)))
+        seeds = {len(row.results) for row in line.rows}
+        cells.append(" to ".join(str(count) for count in sorted({min(seeds), max(seeds)})))
         lines.append([*cells, *(_cell(rows.get(group)) for group in table.groups)])
     about = f"{table.measure[0].upper()}{table.measure[1:]}; {over} ({how}):"
     return f"## {table.experiment}, {summary.title}\n\n{about}\n\n{markdown_table(lines)}"

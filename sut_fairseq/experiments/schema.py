@@ -105,7 +105,10 @@ class Summary:
         measure: column of the evaluations that it shows.
         splits: data that it shows.
         models: which ones; all if left out.
+        size: of the runs; the first of the experiment if left out.
         mean_of_splits: one row for each model, the mean over the data.
+        by_split: one row for each model, and instead of groups a column for each of the data, with
+            the paper's number from `published`.
         numbers: those of the paper by row (a model, or `model (split)` for one of several splits)
             and group.
     """
@@ -114,7 +117,9 @@ class Summary:
     measure: str = "percent"
     splits: list[str]
     models: list[str] | None = None
+    size: str | None = None
     mean_of_splits: bool = False
+    by_split: bool = False
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
 

@@ -47,7 +47,10 @@ class Table:
     @property
     def groups(self) -> list[str]:
         """Of all lines, in their order."""
-        return list(dict.fromkeys(row.group for line in self.lines for row in line.rows))
+        found = dict.fromkeys(row.group for line in self.lines for row in line.rows)
+        if self.summary.by_split:  # no line need have all of them
+            return [split for split in self.summary.splits if split in found]
+        return list(found)
 
     @property
     def name(self) -> str:
@@ -77,8 +80,8 @@ class Table:
 def tables(groups: Sequence[Group]) -> list[Table]:
     """The summaries of all experiments of these runs for which there are results.
 
-    Only runs on whole data with the settings of their experiment count, in its first size and on
-    its usual set.
+    Only runs on whole data with the settings of their experiment count, in one size and on the
+    usual set.
     """
     found = []
     experiments = {group.experiment.name: group.experiment for group in groups}
@@ -99,20 +102,25 @@ def _lines(experiment: Experiment, summary: Summary, groups: Sequence[Group]) ->
             split: _results(experiment, summary, groups, model, split) for split in summary.splits
         }
         if summary.mean_of_splits:
-            rows = mean_of([*found.values()])
-            found = {"": rows}
+            found = {"": mean_of([*found.values()])}
+        if summary.by_split:
+            columns = [replace(row, group=split) for split, rows in found.items() for row in rows]
+            found = {"": columns}
         for split, rows in found.items():
             several = split and len(summary.splits) > 1
             paper = summary.numbers.get(f"{model} ({split})" if several else model, {})
+            if not summary.by_split:
+                rows = [replace(row, paper=paper.get(row.group)) for row in rows]
             if rows:
-                yield Line(model, split, [replace(row, paper=paper.get(row.group)) for row in rows])
+                yield Line(model, split, rows)
 
 
 def _results(
     experiment: Experiment, summary: Summary, groups: Sequence[Group], model: str, split: str
 ) -> list[Row]:
     """Results of a model on a split by group, of the runs with the most seeds."""
-    wanted = (experiment.name, experiment.dataset, split, model, next(iter(experiment.sizes)))
+    size = summary.size or next(iter(experiment.sizes))
+    wanted = (experiment.name, experiment.dataset, split, model, size)
     usual = experiment.evaluation
     fitting: list[list[Row]] = [[]]
     for group in groups:
@@ -126,6 +134,6 @@ def _results(
             asked = evaluated[0].asked
             if asked.plain and (asked.subset, asked.by) == (usual.subset, usual.by):
                 rows = group.rows_of(evaluated, summary.measure)
-                fitting.append([row for row in rows if row.group != ALL])
+                fitting.append([row for row in rows if (row.group == ALL) == summary.by_split])
                 break
     return max(fitting, key=lambda rows: len(rows[0].results) if rows else 0)

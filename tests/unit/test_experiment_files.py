@@ -250,6 +250,7 @@ def test_the_example_has_every_key(repository: Path) -> None:
             "must be one of percent, before_eos, attention_loss, absolute_error, but is bleu",
         ),
         ({"mean": True}, "unknown key"),
+        ({"size": "huge"}, "summaries: Table 1: size` must be "),
     ],
 )
 def test_a_summary_of_what_there_is_not_is_refused(

@@ -27,9 +27,6 @@ def looked_up(folder: Path, model: str, split: str, seed: int, loss: float, **mo
         trainings={"": {"max-epoch": 50, "seed": seed, **more}},
         options=more,
     )
-    path = folder / f"{split}-{model}-{seed}{'-more' if more else ''}"
-    path.mkdir()
-    records.write_record(path, record)
     rows = [
         {
             "group": name,
@@ -40,9 +37,21 @@ def looked_up(folder: Path, model: str, split: str, seed: int, loss: float, **mo
         }
         for number, name in enumerate((*SETS, "all"))
     ]
-    asked = Asked(by="set")
+    path = folder / f"{split}-{model}-{seed}{'-more' if more else ''}"
+    return keep(path, record, Asked(by="set"), rows)
+
+
+def keep(path: Path, record: Record, asked: Asked, rows: list[dict[str, str]]) -> Path:
+    """The folder of a run that has been evaluated."""
+    path.mkdir()
+    records.write_record(path, record)
     evaluated = Evaluated(
-        asked=asked, data=data, measure="exact match", rows=rows, code=CODE, when="2026-11-22"
+        asked=asked,
+        data=record.data,
+        measure="exact match",
+        rows=rows,
+        code=CODE,
+        when="2026-11-22",
     )
     write(path, asked.name(), evaluated)
     return path
@@ -106,3 +115,25 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
         base = figures / f"long_lookup_tables-{name}"
         assert base.with_suffix(".png").stat().st_size > 1000
         assert base.with_suffix(".csv").read_text().startswith("model,split,group,seeds,each,mean")
+
+
+def test_a_column_for_each_split(tmp_path: Path) -> None:
+    """With the paper's number for the whole of it, of runs in the size that the summary names."""
+    for split, seeds in (("cutoff_26", (1, 2)), ("cutoff_24", (1,))):
+        for seed in seeds:
+            data = Data(folder=split, dataset="scan", split=split, digest=split)
+            record = Record(
+                experiment="scan_cutoffs",
+                model="multihead",
+                size="small",
+                seed=seed,
+                data=data,
+                trainings={"": {"max-update": 4000, "seed": seed}},
+            )
+            rows = [
+                {"group": name, "sentences": "10", "percent": f"{seed}"} for name in ("27", "all")
+            ]
+            keep(tmp_path / f"{split}-{seed}", record, Asked(by="target_length"), rows)
+    page = report.markdown(results.collect(sorted(tmp_path.iterdir(), reverse=True)))
+    assert "| model | seeds | cutoff_24 | cutoff_26 |\n" in page
+    assert "| multihead | 1 to 2 | 1.00 (6) | 1.50 ± 0.71 (11) |\n" in page
