@@ -26,8 +26,10 @@ class Series(NamedTuple):
     points: Sequence[Point]
 
 
-def draw(listed: Sequence[Series], title: str, measure: str, path: Path) -> None:
-    """Draw mean and deviation by group; crosses are the paper's numbers."""
+def draw(
+    listed: Sequence[Series], groups: Sequence[str], title: str, measure: str, path: Path
+) -> None:
+    """Draw mean and deviation by group, from left to right; crosses are the paper's numbers."""
     panels = list(dict.fromkeys(series.panel for series in listed))
     models = list(dict.fromkeys(series.model for series in listed))
     figure = Figure(figsize=(0.8 + 5.2 * len(panels), 4.0), layout="constrained")
@@ -38,19 +40,21 @@ def draw(listed: Sequence[Series], title: str, measure: str, path: Path) -> None
             if series.panel != panel:
                 continue
             color = f"C{models.index(series.model)}"
+            points = sorted(series.points, key=lambda point: groups.index(point.group))
             axes.errorbar(
-                [point.group for point in series.points],
-                [point.mean for point in series.points],
-                yerr=[point.deviation or 0.0 for point in series.points],
+                [groups.index(point.group) for point in points],
+                [point.mean for point in points],
+                yerr=[point.deviation or 0.0 for point in points],
                 marker="o",
                 capsize=3,
                 color=color,
                 label=series.model,
             )
-            paper = [point for point in series.points if point.paper is not None]
-            axes.plot([one.group for one in paper], [one.paper for one in paper], "x", color=color)
+            paper = [point for point in points if point.paper is not None]
+            places = [groups.index(point.group) for point in paper]
+            axes.plot(places, [point.paper for point in paper], "x", color=color)
         axes.set_title(panel, fontsize="medium")
-        axes.tick_params(axis="x", rotation=30)
+        axes.set_xticks(range(len(groups)), groups, rotation=30)
         axes.grid(alpha=0.3)
     if any(point.paper is not None for series in listed for point in series.points):
         axes.plot([], [], "x", color="black", label="the paper")

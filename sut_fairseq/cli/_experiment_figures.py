@@ -31,7 +31,7 @@ def draw_table(table: Table, path: Path) -> None:
     ]
     title = f"{table.experiment}: {table.summary.title}"
     with written_whole(path) as partial:
-        summary_plots.draw(lines, title, table.measure.replace("`", ""), partial)
+        summary_plots.draw(lines, table.groups, title, table.measure.replace("`", ""), partial)
 
 
 def draw_matrix(table: grid_results.Table, path: Path) -> None:
