@@ -68,7 +68,7 @@ class Outcome:
         return Outcome({**self.answers, **other.answers}, sums, self.seconds + other.seconds)
 
     def figures(self) -> dict[str, float]:
-        """Sentences, how many are right, per cent, means of further measures, depth, seconds.
+        """Sentences, how many are right, per cent, means of further measures, depth.
 
         Depth is steps run per token and the share of steps skipped.
         """
@@ -84,7 +84,6 @@ class Outcome:
             figures[f"{stack}_depth"] = float(statistics.depth)
         if self.halting:
             figures["skipped"] = skipped(self.halting.values())
-        figures["seconds"] = self.seconds
         return figures
 
 
@@ -277,11 +276,6 @@ def check_lengths(task: tasks.FairseqTask, model: Any, split: str, numbers: Iter
                 f"tokens, the most that the model takes (the longest has {max(longer)}): train "
                 f"with --max-{side}-positions {max(longer)}."
             )
-
-
-def is_sweep(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether rows, which have an `alpha_threshold` each, are of several halting thresholds."""
-    return len({row["alpha_threshold"] for row in rows}) > 1
 
 
 def macro_f1(pairs: Iterable[tuple[str, str]]) -> float:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.analysis.evaluation import is_sweep
 from sut_fairseq.tasks.columns import order_of
 
 # It reports each font that it looks at wherever fairseq has switched logging on.
@@ -31,7 +30,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     rows: Rows = result["rows"]
     everything = [row for row in rows if row["group"] == "all"]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    if is_sweep(rows):
+    if len({row["alpha_threshold"] for row in rows}) > 1:
         _sweep(figure.subplots(), everything, result["measure"])
     else:
         mode = rows[0]["mode"]

@@ -8,7 +8,6 @@ from typing import Any
 
 from sut_data.files import written_whole
 from sut_data.tables import table
-from sut_fairseq.analysis.evaluation import is_sweep
 from sut_fairseq.errors import InputError
 
 COLUMNS = (
@@ -72,8 +71,6 @@ def print_table(result: dict[str, Any]) -> None:
         "bleu": "BLEU on tokens",
     }
     shown = [key for key in header if any(row.get(key) is not None for row in rows)]
-    if not is_sweep(rows):
-        shown.remove("seconds")  # nothing to compare them with
     form = {
         "sentences": "{:,}".format,
         "percent": "{:.2f} %".format,

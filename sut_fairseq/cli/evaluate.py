@@ -118,7 +118,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     }
     usual = "search" if isinstance(task, GoldAttentionTask) else "reference"
     modes = arguments.modes or [usual]
-    if len(arguments.thresholds or ()) > 1:  # what is slow only once is in nobody's seconds
+    if _is_sweep(arguments):  # what is slow only once is in nobody's seconds
         evaluation.evaluate(model, task, split, groups[0][1][:1], asked[modes[0]])
     for mode in modes:
         for threshold in arguments.thresholds or [None]:
@@ -157,6 +157,8 @@ def _row(
     outcome: Outcome,
 ) -> dict[str, Any]:
     row = {"mode": mode, "alpha_threshold": threshold, "group": group, **outcome.figures()}
+    if _is_sweep(arguments):  # otherwise the same command prints the same
+        row["seconds"] = outcome.seconds
     published = dict(arguments.published)
     if group in published:
         row["published"] = published[group]
@@ -170,6 +172,11 @@ def _row(
             references, found = zip(*((join(reference), join(one)) for reference, one in pairs))
             row["bleu"] = tokenized_bleu(found, references)
     return row
+
+
+def _is_sweep(arguments: argparse.Namespace) -> bool:
+    """Whether there are thresholds to compare."""
+    return len(set(arguments.thresholds or ())) > 1
 
 
 def _references(task: tasks.FairseqTask, split: str, outcome: Outcome) -> Iterable[tuple[str, str]]:
