@@ -7,10 +7,12 @@ error: a wrong command line with status 2, a wrong input with the command's own 
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
@@ -124,7 +126,8 @@ def run_command(
             _flush()
     except BrokenPipeError:
         _forget_output()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
+        _forget(interruption)
         with suppress(BrokenPipeError):
             _tell(name, interrupted)
         try:
@@ -153,6 +156,22 @@ def _write_anything() -> None:
 def _flush() -> None:
     if sys.stdout is not None:  # None: it was closed before the command began
         sys.stdout.flush()
+
+
+def _forget(interruption: KeyboardInterrupt) -> None:
+    """Free what was being made when Ctrl-C came: half-made, its `__del__` may fail.
+
+    Python would print a traceback for each of them, after the line that tells of the interruption.
+    """
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        error: BaseException | None = interruption
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__context__
+        gc.collect()
+    finally:
+        sys.unraisablehook = before
 
 
 def _forget_output() -> None:
