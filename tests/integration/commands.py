@@ -27,6 +27,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from sut_data.interrupts import end_when_interrupted
+
 Argument = object  # anything whose `str` is what the user would have typed
 
 
@@ -47,10 +49,13 @@ SMALL = words(
 TINY = ["--arch", "sut_tiny", *SMALL]
 TINY += words("--dropout 0.1 --attention-dropout 0.1 --router-dropout 0.1 --halting-dropout 0.1")
 
-# What the commands import, not the commands themselves, which set up logging when imported. torch
-# imports its compiler when the first optimizer is built, which takes longer than a tiny training.
+# What the commands import, and those of ours; not fairseq's, which set up logging when imported.
+# torch imports its compiler when the first optimizer is built, which takes longer than a tiny
+# training.
 _PRELOADED = ["fairseq.trainer", "fairseq.checkpoint_utils", "fairseq.options", "torch._dynamo"]
 _PRELOADED += ["matplotlib.figure", "ptflops", "sacrebleu", "sacremoses"]
+_PRELOADED += [f"sut_fairseq.cli.{name}" for name in ("evaluate", "experiment", "report")]
+_PRELOADED += [f"sut_fairseq.cli.{name}" for name in ("macs", "translate")]
 
 _ON_CPU = words("--cpu --num-workers 0 --required-batch-size-multiple 1")
 _TRAINING = words(
@@ -301,6 +306,7 @@ def _be_the_command(
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.chdir(cwd)
     sys.argv = line
+    end_when_interrupted()  # as the import of sut_fairseq does
     status: object = 1
     try:
         if line[0] == "python":
