@@ -306,7 +306,7 @@ def _be_the_command(
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.chdir(cwd)
     sys.argv = line
-    end_when_interrupted()  # as the import of sut_fairseq does
+    _be_imported_by(line)
     status: object = 1
     try:
         if line[0] == "python":
@@ -321,6 +321,16 @@ def _be_the_command(
         print(status, file=sys.stderr)
     sys.stdout.flush()
     sys.exit(status if isinstance(status, int) else int(status is not None))
+
+
+def _be_imported_by(line: list[str]) -> None:
+    """What the import of sut_fairseq does in a command alone, and did not do before the fork."""
+    from sut_fairseq.checkpoints.reading import guard_fairseq
+
+    if line[0].startswith("sut-"):
+        end_when_interrupted()
+    if line[0].startswith("sut-") or "--user-dir" in line:
+        guard_fairseq()
 
 
 def _entry_point(command: str) -> Callable[[], object]:
