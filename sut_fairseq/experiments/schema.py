@@ -109,6 +109,7 @@ class Summary:
         mean_of_splits: one row for each model, the mean over the data.
         by_split: one row for each model, and instead of groups a column for each of the data, with
             the paper's number from `published`.
+        of_split: the group that such a column shows, by split; the whole set where none is given.
         numbers: those of the paper by row (a model, or `model (split)` for one of several splits)
             and group.
     """
@@ -120,6 +121,7 @@ class Summary:
     size: str | None = None
     mean_of_splits: bool = False
     by_split: bool = False
+    of_split: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
 

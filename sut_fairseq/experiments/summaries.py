@@ -134,6 +134,10 @@ def _results(
             asked = evaluated[0].asked
             if asked.plain and (asked.subset, asked.by) == (usual.subset, usual.by):
                 rows = group.rows_of(evaluated, summary.measure)
-                fitting.append([row for row in rows if (row.group == ALL) == summary.by_split])
+                if summary.by_split:
+                    shown = summary.of_split.get(split, ALL)
+                    fitting.append([row for row in rows if row.group == shown])
+                else:
+                    fitting.append([row for row in rows if row.group != ALL])
                 break
     return max(fitting, key=lambda rows: len(rows[0].results) if rows else 0)

@@ -137,3 +137,25 @@ def test_a_column_for_each_split(tmp_path: Path) -> None:
     page = report.markdown(results.collect(sorted(tmp_path.iterdir(), reverse=True)))
     assert "| model | seeds | cutoff_24 | cutoff_26 |\n" in page
     assert "| multihead | 1 to 2 | 1.00 (6) | 1.50 ± 0.71 (11) |\n" in page
+
+
+def test_a_column_for_a_group_of_each_split(tmp_path: Path) -> None:
+    for split, shown in (("all", "shown"), ("held_out", "held_out")):
+        data = Data(folder="", dataset="contextual_retrieval", split=split, digest=split)
+        record = Record(
+            experiment="contextual_retrieval",
+            model="compositional",
+            size="paper",
+            seed=1,
+            data=data,
+            trainings={"": {"seed": 1}},
+        )
+        errors = {shown: "0.25", "all": "0.5"}
+        rows = [
+            {"group": group, "sentences": "10", "absolute_error": error}
+            for group, error in errors.items()
+        ]
+        keep(tmp_path / split, record, Asked(by="combinations"), rows)
+    page = report.markdown(results.collect(sorted(tmp_path.iterdir())))
+    assert "| model | seeds | all | held_out |\n" in page
+    assert "| compositional | 1 | 0.250 (0.1) | 0.250 (0.28) |\n" in page
