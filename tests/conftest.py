@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ BROWSER = "browser"
 # pytest-xdist every process has one core, and more threads than cores slow all of them down.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# In the background of a shell Ctrl-C is ignored, also by what the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says more about what else the machine does than about the code.
 hypothesis.settings.register_profile("no deadline", deadline=None)
