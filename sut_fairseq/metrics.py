@@ -110,7 +110,7 @@ def compare_greedy(
     *,
     weights: Tensor | None,
     source_padding: Tensor,
-    gold: Tensor,
+    gold: Tensor | None,
 ) -> GreedyOutcome:
     """Compare what greedy search found with references and gold attention.
 
@@ -126,7 +126,7 @@ def compare_greedy(
         weights: attention a_ts of each step, `(batch, steps, source length)`, or None.
         source_padding: `(batch, source length)`, True where the source is padding, at its start
             or end; positions s count from the first word.
-        gold: position of each step, `(batch, length)`.
+        gold: position of each step, `(batch, length)`, or None if it is not known.
     """
     steps = tokens.size(1)
     found = F.pad(tokens, (0, target.size(1) - steps), value=words.pad())
@@ -134,7 +134,7 @@ def compare_greedy(
     same = (found == target) & (target != words.unk())
     right = (same | (target == words.pad())).all(dim=1)
     before_eos = (same | ~before).all(dim=1)
-    if weights is None:
+    if weights is None or gold is None:
         return GreedyOutcome(tokens, right, before_eos, None)
     counted = before & (target != words.eos()) & (target != words.pad())
     positions = (~source_padding).cumsum(dim=1) - 1

@@ -123,11 +123,10 @@ def build_stack(
     seed: int = 1,
 ) -> Stack:
     """A stack in float64 with random weights, those of the halting unit included."""
-    across = Options(options.num_heads, options.attention_top_k)
     parts = dict(
         self_attention=build_attention(options, num_experts),
         cross_attention=(
-            build_attention(across, num_experts, source_dim=SOURCE_DIM) if cross else None
+            build_attention(options.across, num_experts, source_dim=SOURCE_DIM) if cross else None
         ),
         feed_forward=build_feed_forward(options, num_experts),
         embed_dim=EMBED_DIM,

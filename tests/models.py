@@ -44,10 +44,15 @@ MIXTURE = dict(attention_experts=4, attention_top_k=2, ffn_experts=3, ffn_top_k=
 COMPOSITIONAL = dict(
     attention_kind="compositional", attention_retrievals=2, attention_retrieval_dim=4
 )
+# Seeds with which tokens differ in depth.
+LOCATION, MIX = (
+    dict(cross_attention=name, location_hidden_size=8, seed=7) for name in ("location", "mix")
+)
 NDR = {
     "ndr": DATA_ROUTER,
     "mixtures of ndr": {**DATA_ROUTER, "attention_experts": 4, "attention_top_k": 2},
     "compositional ndr": {**DATA_ROUTER, **COMPOSITIONAL},
+    "mix ndr": {**DATA_ROUTER, **MIX},
     "abs/rel gate": {
         **DATA_ROUTER,
         "attention_distribution": "softmax",
@@ -56,10 +61,6 @@ NDR = {
     },
     "rel": dict(attention_positions="transformer-xl", no_token_positional_embeddings=True),
 }
-# With this seed their tokens differ in depth.
-LOCATION, MIX = (
-    dict(cross_attention=name, location_hidden_size=8, seed=7) for name in ("location", "mix")
-)
 # What holds for every kind of attention is tested with each of these.
 ATTENTION_KINDS = {
     "dense": {},
@@ -68,9 +69,11 @@ ATTENTION_KINDS = {
     "own values": dict(
         COMPOSITIONAL,
         attention_value_matrices="own",
+        attention_value_scores="linear",
         attention_value_dim=3,
         attention_biases="all",
         attention_distribution="others",
+        seed=5,
     ),
     "location": LOCATION,
     "mix of compositional": {**COMPOSITIONAL, **MIX},

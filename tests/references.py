@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,13 @@ class Options:
     epsilon: float = 0.01  # of ACT
     num_retrievals: int | None = None  # None: head i retrieves value i
     own_values: bool = False  # of each search, not shared by all
+
+    @property
+    def across(self) -> Options:
+        """Of cross-attention: no relative positions across two sentences."""
+        own_values, several = self.own_values, self.num_retrievals
+        heads = Options(self.num_heads, self.attention_top_k)
+        return replace(heads, num_retrievals=several, own_values=own_values)
 
 
 @dataclass
@@ -342,9 +349,7 @@ def block(
         elif name == "self_attention":
             change, call = attention(own, options, inputs, position, sources)
         else:
-            # No relative positions across two sentences.
-            across = Options(options.num_heads, options.attention_top_k)
-            change, call = attention(own, across, inputs, position, cross_sources)
+            change, call = attention(own, options.across, inputs, position, cross_sources)
         if call is not None:
             calls[name] = call
         if name == "feed_forward" and part(weights, "copy_gate"):

@@ -15,6 +15,12 @@ from torch import Tensor
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.analysis.depth import never_halt
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
+
+READS_NUMBERS = (
+    "a contextual_retrieval model reads objects made of numbers, not words: `sut-benchmark "
+    "attention --kinds compositional` counts its kind of attention."
+)
 
 
 def build(
@@ -50,6 +56,8 @@ def build(
         "an architecture that fairseq-train knows (e.g. sut_base, ut_base, transformer_wmt_en_de)",
         arch,
     )
+    if models.ARCH_MODEL_REGISTRY[arch] is ContextualRetrievalModel:
+        raise InputError(READS_NUMBERS)
     dictionary = Dictionary()
     check(
         vocab_size > len(dictionary),

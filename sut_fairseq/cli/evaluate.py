@@ -27,6 +27,7 @@ from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.inference.model import usable_device
+from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
 from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask
 
@@ -64,6 +65,12 @@ def run(argv: Sequence[str] | None) -> None:
         model, task = trained.load(arguments.path, overrides)
     if isinstance(model, FairseqLanguageModel):
         raise InputError("language models have no sentences to get right: use fairseq-eval-lm.")
+    if isinstance(model, ContextualRetrievalModel):
+        raise InputError(
+            "contextual_retrieval predicts numbers, of which none is right or wrong: "
+            "`sut-experiment evaluate` measures the error of its runs, `sut-report` draws what a "
+            "model retrieves."
+        )
     if arguments.thresholds and not units_with_threshold(model):
         raise InputError(
             "--thresholds needs a model that halts by stick-breaking, and this one does not."

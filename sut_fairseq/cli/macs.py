@@ -28,6 +28,7 @@ from sut_fairseq.analysis.complexity import (
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
+from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -128,6 +129,8 @@ def run(argv: Sequence[str] | None) -> None:
             )
         else:
             model, task = _from_checkpoint(arguments)
+    if isinstance(model, ContextualRetrievalModel):
+        raise InputError(untrained.READS_NUMBERS)
     if arguments.data:
         if isinstance(model, FairseqLanguageModel):
             raise InputError("--data counts sentence pairs: for a language model give --src-len.")

@@ -9,7 +9,7 @@ from torch import nn
 
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._axis import Side
-from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._config import AttentionOptions, UniversalTransformerConfig
 from sut_fairseq.models._kinds import (
     ATTENTION,
     BLOCKS,
@@ -47,7 +47,9 @@ def build_stack(
     _check_experts("ffn", config.ffn_experts, config.ffn_top_k)
     own = build_self_attention(config, side)
     cross = None
-    if name == "decoder" and reads_encoder:
+    if name == "decoder" and not reads_encoder:
+        check_looks_nowhere(config)
+    elif name == "decoder":
         build_attention = ATTENTION.builder("attention_kind", config.attention_kind)
         core = _cross_attention_core(config, side)
         cross = build_attention(config, side, core, side.source_dim)
@@ -64,6 +66,16 @@ def build_stack(
         checkpoint_activations=config.checkpoint_activations,
         layout=str(config.token_layout),
     )
+
+
+def check_looks_nowhere(config: AttentionOptions) -> None:
+    """Refuse a kind of cross-attention for a model that has none.
+
+    Raises:
+        InputError: naming the option.
+    """
+    kind = str(config.cross_attention)
+    check(kind == "content", "cross_attention", "left out: this model has none", kind)
 
 
 def build_self_attention(config: UniversalTransformerConfig, side: Side) -> Attention:

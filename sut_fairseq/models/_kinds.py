@@ -230,6 +230,10 @@ def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: 
 
 
 def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    # Heads have no use for it. Whoever names a kind may keep the options of another one's preset.
+    given = config.attention_retrievals
+    requirement = "left out without `attention_kind` compositional"
+    check(given is None, "attention_retrievals", requirement, given)
     build = _multihead if config.attention_experts == 1 else _mixture
     return build(config, side, core, source_dim)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import check, check_choice
-from sut_fairseq.models._assembly import build_stack
+from sut_fairseq.models._assembly import build_stack, check_looks_nowhere
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
@@ -88,6 +88,7 @@ class EncoderClassifier(Classifier):
             absolute_positions=not cfg.no_token_positional_embeddings,
             dropout=cfg.dropout,
         )
+        check_looks_nowhere(cfg)
         stack = build_stack(cfg, "encoder")
         # fairseq ignores a misspelt key in --model-overrides: show what took effect.
         logger.info(

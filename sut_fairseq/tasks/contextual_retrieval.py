@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
+import math
 import zlib
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -158,5 +159,6 @@ def _weights(given: Optional[str], num_searches: int) -> tuple[float, ...]:
     except ValueError:
         weights = ()
     requirement = f"a number for each of the {num_searches} searches, with commas between them"
-    check(len(weights) == num_searches, "search_weights", requirement, given)
+    fits = len(weights) == num_searches and all(map(math.isfinite, weights))
+    check(fits, "search_weights", requirement, given)
     return weights

@@ -18,7 +18,9 @@ from sut_fairseq import metrics
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.metrics import GreedyOutcome
-from sut_fairseq.tasks.columns import read_column
+from sut_fairseq.tasks.columns import column_names, read_column
+
+_MOST_DIGITS = 9
 
 
 @dataclass
@@ -49,18 +51,18 @@ class GoldAttentionTask(TranslationTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Load a split, and but for that of training its gold attention.
+        """Load a split and its gold attention, which training pairs may lack.
 
         Raises:
             InputError: without the column, or for gold attention that does not fit its pair.
         """
         super().load_dataset(split, epoch, combine, **kwargs)
         pairs = self.datasets[split]
-        if split != self.cfg.train_subset:
-            folder, name = split_paths(self.cfg.data)[0], self.cfg.attention_column
+        folder, name = split_paths(self.cfg.data)[0], self.cfg.attention_column
+        if split != self.cfg.train_subset or name in column_names(folder, split):
             lines = read_column(folder, split, name, len(pairs))
             gold = read_gold(lines, pairs, Path(folder) / "text" / f"{split}.{name}")
-            self.datasets[split] = _WithGold(pairs, gold)
+            self.datasets[split] = WithGold(pairs, gold)
 
     def valid_step(
         self, sample: dict[str, Any], model: nn.Module, criterion: nn.Module
@@ -80,7 +82,7 @@ class GoldAttentionTask(TranslationTask):
 
         Args:
             model: in evaluation mode.
-            sample: a batch of a split with gold attention.
+            sample: a batch; without gold attention there is no attention loss.
         """
         target = sample["target"]
         tokens, weights = greedy_search(model, sample, self.tgt_dict)
@@ -90,7 +92,7 @@ class GoldAttentionTask(TranslationTask):
             self.tgt_dict,
             weights=weights,
             source_padding=sample["net_input"]["src_tokens"] == self.src_dict.pad(),
-            gold=sample["gold_attention"],
+            gold=sample.get("gold_attention"),
         )
 
 
@@ -148,7 +150,16 @@ def read_gold(lines: Sequence[str], pairs: LanguagePairDataset, path: Path) -> l
     gold = []
     for number, line in enumerate(lines):
         source, target = int(pairs.src_sizes[number]) - 1, int(pairs.tgt_sizes[number])
-        numbers = [int(word) if word.isdecimal() else source for word in line.split()]
+        if source == 0:
+            raise InputError(
+                f"`{path}`, line {number + 1}: this source has no words, so its pair can have no "
+                f"gold attention: leave the pair out."
+            )
+        # Python refuses to read numbers of thousands of digits.
+        fits = [word.isdecimal() and len(word) <= _MOST_DIGITS for word in line.split()]
+        numbers = [
+            int(word) if fit else source for word, fit in zip(line.split(), fits, strict=True)
+        ]
         if len(numbers) != target or max(numbers) >= source:
             raise InputError(
                 f"`{path}`, line {number + 1}: the gold attention of this pair must be {target} "
@@ -159,7 +170,7 @@ def read_gold(lines: Sequence[str], pairs: LanguagePairDataset, path: Path) -> l
     return gold
 
 
-class _WithGold(BaseWrapperDataset):
+class WithGold(BaseWrapperDataset):
     """Adds the positions of gold attention to batches, `(batch, target length)`, 0 in padding."""
 
     def __init__(self, dataset: LanguagePairDataset, gold: list[Tensor]) -> None:
@@ -171,5 +182,8 @@ class _WithGold(BaseWrapperDataset):
         batch: dict[str, Any] = self.dataset.collater(samples, **kwargs)
         if batch:
             gold = [self.gold[number] for number in batch["id"].tolist()]
-            batch["gold_attention"] = nn.utils.rnn.pad_sequence(gold, batch_first=True)
+            stacked = nn.utils.rnn.pad_sequence(gold, batch_first=True)
+            # Targets may be padded to a multiple (`--required-seq-len-multiple`).
+            missing = batch["target"].size(1) - stacked.size(1)
+            batch["gold_attention"] = nn.functional.pad(stacked, (0, missing))
         return batch

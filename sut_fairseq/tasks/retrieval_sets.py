@@ -77,7 +77,8 @@ class Rule:
         all_ = torch.tensor(list(product(range(self.num_retrievals), repeat=self.num_searches)))
         odd = torch.arange(1, len(all_), 2)
         count = len(all_) - int(len(all_) * (1 - held_out))
-        check(count <= len(odd), "held_out", "a share of at most half the combinations", held_out)
+        requirement = f"a share of at most {len(odd)} of the {len(all_)} combinations"
+        check(count <= len(odd), "held_out", requirement, held_out)
         hidden = torch.zeros(len(all_), dtype=torch.bool)
         hidden[odd[len(odd) - count :]] = True
         return all_[~hidden], all_[hidden]

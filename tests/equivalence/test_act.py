@@ -40,6 +40,22 @@ def test_encoder(act: str, epsilon: float, pre_norm: bool, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("act", ACT)
+def test_compositional_attention(act: str, layout: str) -> None:
+    options = Options(
+        num_retrievals=2,
+        own_values=True,
+        positions="buckets",
+        causal=True,
+        num_steps=4,
+        act=act,
+        epsilon=0.4,
+    )
+    expected = assert_agrees(options, num_experts=1, cross=True, layout=layout, seed=12)
+    assert len(set(expected.steps)) >= 2, "sentences that differ in depth"
+
+
+@pytest.mark.parametrize("layout", ["compact", "masked"])
 @pytest.mark.parametrize("num_experts", [1, 3])
 @pytest.mark.parametrize("epsilon", [0.01, 0.4])
 @pytest.mark.parametrize("act", ACT)

@@ -11,6 +11,7 @@ from torch import Tensor
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models.recurrent_translation import DECODERS, RecurrentTranslationConfig
+from sut_fairseq.modules.attention.distributions.gaze import GazeState, MovingGaze, Sentences
 from sut_fairseq.modules.location import leaky_clamp, soft_staircase
 from sut_fairseq.modules.recurrent.attenders.interface import Attender, Source
 from sut_fairseq.modules.recurrent.gru import GRUEncoder
@@ -117,6 +118,50 @@ def test_encoder_and_decoder_are_the_equations(attender: str, name: str) -> None
     variables = {f"encoder.{key}": x for key, x in encoder.named_parameters()}
     variables |= {f"decoder.{key}": x for key, x in decoder.named_parameters()}
     assert_agree(ours, theirs, {**variables, "words": words, "tokens": tokens})
+
+
+@pytest.mark.parametrize("chunks", [(WIDTH,), (1,) * WIDTH, (2, 3)])
+@pytest.mark.parametrize("mixes", [False, True])
+def test_the_gaze_of_each_head_is_the_equations(mixes: bool, chunks: tuple[int, ...]) -> None:
+    """In cross-attention; a query that takes no step is skipped, as if it were not there."""
+    gaze = randomise(MovingGaze(HIDDEN_DIM, 3, mixes=mixes).double(), 1, scale=1.0)
+    num_heads, num_keys = 2, int(LENGTHS.max())
+    queries = normal(len(LENGTHS), num_heads, WIDTH, HIDDEN_DIM)
+    scores = normal(len(LENGTHS), num_heads, WIDTH, 1, num_keys, seed=1)
+    padding = torch.arange(num_keys) < num_keys - LENGTHS.unsqueeze(1)  # on the left
+    taken = torch.ones(len(LENGTHS), WIDTH, dtype=torch.bool)
+    taken[0, 1] = taken[2, 3] = False
+    state = GazeState()
+    pieces, end = [], 0
+    for width in chunks:
+        own = slice(end, end + width)
+        sentences = Sentences(queries[:, :, own], taken[:, own], state, None, len(LENGTHS))
+        pieces.append(gaze(sentences, scores[:, :, own], num_keys, padding))
+        end += width
+        assert state.hidden is not None and state.hidden.is_contiguous(), "cuDNN wants it so"
+    weights = torch.cat(pieces, dim=2).squeeze(3)
+    parameters = dict(gaze.named_parameters())
+    ours, theirs = {}, {}
+    for row, length in enumerate(LENGTHS.tolist()):
+        for head in range(num_heads):
+            steps = taken[row]
+            own = list(queries[row, head, steps])
+            content = shares = None
+            if mixes:
+                matches = scores[row, head, steps, 0, num_keys - length :]
+                content = [reference.softmax(list(line)) for line in matches]
+                share = [reference.linear(parameters, "location_share", list(q)) for q in own]
+                shares = [torch.sigmoid(x) for (x,) in share]
+            found = reference.location_attention(
+                reference.part(parameters, "weighter"), own, length, content, shares
+            )
+            ours[f"{row} {head}"] = weights[row, head, steps, num_keys - length :]
+            theirs[f"{row} {head}"] = tensor(found)
+            assert not weights[row, head, steps, : num_keys - length].any()
+    variables = {**parameters, "queries": queries}
+    if mixes:
+        variables["scores"] = scores
+    assert_agree(ours, theirs, variables)
 
 
 def test_stairs_and_clamp() -> None:

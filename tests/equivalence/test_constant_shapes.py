@@ -16,7 +16,7 @@ from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
 from tests.comparison import normal
-from tests.models import HALTING, MIXTURE, batch, small_model, task
+from tests.models import ATTENTION_KINDS, HALTING, MIXTURE, batch, small_model, task
 
 pytestmark = pytest.mark.skipif(
     not hasattr(F, "grouped_mm"), reason="this torch has no torch.nn.functional.grouped_mm"
@@ -65,8 +65,21 @@ def objective(model: Any, inputs: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize("halting", [HALTING, ACT], ids=["stick-breaking", "act"])
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_a_training_step_waits_for_nothing(checkpoint: bool, halting: dict[str, str]) -> None:
-    options = dict(halting, dropout=0.1, router_dropout=0.1, checkpoint_activations=checkpoint)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_a_training_step_waits_for_nothing(
+    kind: dict[str, Any], checkpoint: bool, halting: dict[str, str]
+) -> None:
+    experts = (
+        {} if kind is ATTENTION_KINDS["mixture"] else dict(attention_experts=1, attention_top_k=1)
+    )
+    options = dict(
+        experts,
+        **kind,
+        **halting,
+        dropout=0.1,
+        router_dropout=0.1,
+        checkpoint_activations=checkpoint,
+    )
     model = model_of(token_layout="masked", expert_backend="grouped", **options)
     inputs = batch()
     with Watch() as watch:

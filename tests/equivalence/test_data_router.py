@@ -29,10 +29,20 @@ NDR: dict[str, Any] = dict(block="data-router", distribution="geometric", positi
         Options(**NDR, num_steps=3),
         Options(**NDR, num_steps=3, alpha_threshold=0.7),
         Options(**NDR, num_steps=3, act="graves"),
+        Options(**NDR, num_steps=3, num_retrievals=2, alpha_threshold=0.7),
+        Options(**NDR, num_steps=3, num_retrievals=1, causal=True),
         Options(block="data-router-tanh", positions="transformer-xl", num_steps=3),
         Options(block="data-router-tanh", positions="absolute-relative", num_steps=3),
     ],
-    ids=["ndr", "ndr-halting", "ndr-act", "rel-gate", "abs-rel-gate"],
+    ids=[
+        "ndr",
+        "ndr-halting",
+        "ndr-act",
+        "searches-halting",
+        "searches-causal",
+        "rel-gate",
+        "abs-rel-gate",
+    ],
 )
 def test_encoder(options: Options, padding: Tensor) -> None:
     assert_agrees(options, num_experts=1, padding=padding)

@@ -136,16 +136,20 @@ def test_recurrent_under_beam_reordering(kind: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("pre_norm", [False, True])
 @pytest.mark.parametrize("halting", [{}, HALTING], ids=["fixed depth", "halting"])
-def test_norms_and_fixed_depth(halting: dict[str, Any], pre_norm: bool) -> None:
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_norms_and_fixed_depth(
+    kind: dict[str, Any], halting: dict[str, Any], pre_norm: bool
+) -> None:
     model = small_model(
-        **MIXTURE, **halting, encoder_normalize_before=pre_norm, decoder_normalize_before=pre_norm
+        **kind, **halting, encoder_normalize_before=pre_norm, decoder_normalize_before=pre_norm
     )
     assert_incremental_equals_full(model, batch(), 1e-10)
 
 
 @pytest.mark.parametrize("chunks", [(7,), (2, 5), (3, 1, 3)])
-def test_several_tokens_at_a_time(chunks: tuple[int, ...]) -> None:
-    model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.5)
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_several_tokens_at_a_time(kind: dict[str, Any], chunks: tuple[int, ...]) -> None:
+    model = small_model(**kind, **HALTING, alpha_threshold=0.5)
     assert_incremental_equals_full(model, batch(), 1e-10, chunks)
 
 
@@ -239,11 +243,12 @@ def test_reordering_keeps_what_belongs_to_the_batch() -> None:
 @pytest.mark.parametrize("order", [[0, 0, 1, 1, 2, 2], [2, 0, 2], [1], [1, 2, 0]])
 @pytest.mark.parametrize("layout", ["compact", "masked"])
 @pytest.mark.parametrize("incremental", [False, True])
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
 def test_hypotheses_share_the_keys_of_their_source(
-    order: list[int], layout: str, incremental: bool
+    kind: dict[str, Any], order: list[int], layout: str, incremental: bool
 ) -> None:
     """Attending through `rows` equals attending to copies of the encoder's states."""
-    model = small_model(**MIXTURE, **HALTING, alpha_threshold=0.5, token_layout=layout)
+    model = small_model(**kind, **HALTING, alpha_threshold=0.5, token_layout=layout)
     inputs = batch()
     source, target = inputs["src_tokens"], inputs["prev_output_tokens"]
     encoder_out = model.encoder(source)

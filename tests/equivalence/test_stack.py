@@ -80,6 +80,26 @@ def assert_halting_varies(expected: references.Result, alpha_threshold: float | 
 
 
 @pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("own_values", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("alpha_threshold", [None, 0.7, 0.5])
+def test_compositional_attention(
+    alpha_threshold: float | None, causal: bool, own_values: bool, layout: str
+) -> None:
+    """In both attentions of a decoder, or an encoder's one."""
+    options = Options(
+        num_retrievals=2,
+        own_values=own_values,
+        positions="window",
+        causal=causal,
+        num_steps=4,
+        alpha_threshold=alpha_threshold,
+    )
+    expected = assert_agrees(options, num_experts=1, cross=causal, layout=layout, seed=6)
+    assert_halting_varies(expected, alpha_threshold)
+
+
+@pytest.mark.parametrize("layout", ["compact", "masked"])
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_more_steps_and_recomputed_activations(checkpoint: bool, layout: str) -> None:
     options = Options(attention_top_k=2, ffn_top_k=2, causal=True, num_steps=7, alpha_threshold=0.8)

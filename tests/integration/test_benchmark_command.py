@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import nn
 
+from sut_fairseq.analysis.benchmark.compositional import Shape
 from sut_fairseq.analysis.benchmark.functions import FUNCTIONS
 from sut_fairseq.analysis.benchmark.halting import ScheduledHalting, depths
 from sut_fairseq.analysis.benchmark.peak import added_bytes, peak_bytes
@@ -66,7 +67,8 @@ RATIOS = {
             "mixture_to_dense mixture_to_torch dense_to_torch window_cost dense_window_cost "
             "memory_mixture_to_dense geometric_to_softmax memory_geometric_to_softmax "
             "geometric_causal_to_softmax memory_geometric_causal_to_softmax "
-            "macs_1 time_1 time_to_bound_1 memory_1 macs_3 time_3 time_to_bound_3 memory_3"
+            "macs_1 time_1 time_to_bound_1 memory_1 memory_to_bound_1 "
+            "macs_3 time_3 time_to_bound_3 memory_3 memory_to_bound_3"
         )
     ),
     "halting": "time_at_0.25 saved_per_skipped_0.25 time_at_0.5 saved_per_skipped_0.5",
@@ -166,6 +168,15 @@ def test_macs_of_compositional_attention_are_those_of_its_modules(
             macs += 16 * layer.value_scores.query.weight.numel()
             macs += sum(layer.value_scores.num_products(torch.empty(16, 2, retrievals, 4)))
         assert found[f"compositional_{retrievals}_8"]["macs"] == 3 * macs
+
+
+@pytest.mark.parametrize("length", [64, 256, 1024])
+@pytest.mark.parametrize("retrievals", [1, 2, 4, 8])
+def test_retrievals_cost_at_most_what_their_values_do(retrievals: int, length: int) -> None:
+    """In MACs: those of multi-head attention, and for each retrieval those of its values."""
+    shape = Shape(embed_dim=512, num_searches=8, head_dim=64, retrieval_dim=32)
+    bound = shape.multihead_macs(length) + retrievals * shape.value_macs(length)
+    assert shape.macs(retrievals, length) <= bound
 
 
 def test_the_share_that_is_asked_for_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:

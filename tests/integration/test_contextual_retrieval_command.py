@@ -55,6 +55,14 @@ def test_train_evaluate_compare_report(tmp_path: Path) -> None:
     refused = run("sut-report", "--path", checkpoint, "--head", 1, "--out", tmp_path, ok=False)
     sentence = "--head is for models that read words: leave it out."
     assert refused.last_line == f"sut-report: error: {sentence}"
+    for command, sentence in (
+        ("sut-evaluate", "contextual_retrieval predicts numbers, of which none is right or wrong"),
+        ("sut-macs", "a contextual_retrieval model reads objects made of numbers, not words"),
+    ):
+        refused = run(command, "--path", checkpoint, ok=False)
+        assert refused.status == 2 and sentence in refused.last_line
+    untrained = run("sut-macs", "--arch", "contextual_retrieval_compositional", ok=False)
+    assert untrained.last_line == refused.last_line
 
 
 @pytest.mark.parametrize(
@@ -110,6 +118,15 @@ def test_there_is_no_folder(line: str, sentence: str, tmp_path: Path) -> None:
             "value-scores instead.",
         ),
         ("--held-out 0.9", "`held_out` must be at least 0 and at most 0.5, but is 0.9 instead."),
+        (
+            "--num-retrievals 1",
+            "`held_out` must be a share of at most 0 of the 1 combinations, but is 0.2 instead.",
+        ),
+        (
+            "--search-weights 1,nan",
+            "`search_weights` must be a number for each of the 2 searches, with commas between "
+            "them, but is 1,nan instead.",
+        ),
         (
             "--valid-subset dev",
             "there is no set `dev`; there are train, valid, valid_held_out, valid_all, test, "

@@ -92,3 +92,19 @@ def test_gold_attention_is_wanted(place: Path, tmp_path: Path) -> None:
     assert "prepare the data again" in on_cpu(*train, ok=False).last_line
     column.unlink()
     assert "has no column `attention`" in on_cpu(*train, ok=False).last_line
+
+
+def test_training_pairs_may_lack_gold_attention(place: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(place / "data", tmp_path / "data")
+    checkpoint = place / "run" / "checkpoints" / "checkpoint_best.pt"
+    evaluate = ("sut-evaluate", "--path", checkpoint, "--data", data, "--gen-subset", "train")
+    run(*evaluate, *words("--max-sentences 20 --csv"), tmp_path / "rows.csv")
+    (row,) = rows_of(tmp_path / "rows.csv")
+    assert row["before_eos"] and row["attention_loss"] == ""
+    # Where there is some, it is read.
+    targets = (data / "text" / "train.tgt").read_text().splitlines()
+    gold = "".join("0 " * (len(line.split()) + 1) + "\n" for line in targets)
+    (data / "text" / "train.attention").write_text(gold)
+    run(*evaluate, *words("--max-sentences 20 --csv"), tmp_path / "rows.csv")
+    (row,) = rows_of(tmp_path / "rows.csv")
+    assert float(row["attention_loss"]) > 0

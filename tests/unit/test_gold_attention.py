@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.data import LanguagePairDataset
 from fairseq.logging import metrics as fairseq_metrics
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from sut_fairseq.models.recurrent_translation import (
     RecurrentTranslationConfig,
     RecurrentTranslationModel,
 )
-from sut_fairseq.tasks.gold_attention import greedy_search, read_gold
+from sut_fairseq.tasks.gold_attention import WithGold, greedy_search, read_gold
 from tests.models import batch, dictionary, sample_of, small_model, task
 
 WORDS = dictionary(9, "v")
@@ -226,7 +227,7 @@ def test_attention_of_greedy_search_is_that_of_the_words_it_finds(attender: str)
 class _Texts:
     """As much of fairseq's pairs as gold attention is compared with: lengths with the ends."""
 
-    src_sizes, tgt_sizes = (4, 5), (3, 2)
+    src_sizes, tgt_sizes = [4, 5], [3, 2]
 
 
 @pytest.mark.parametrize(
@@ -240,6 +241,7 @@ class _Texts:
         ("0 x", "but is `0 x`"),
         ("0 1.5", "but is `0 1.5`"),
         ("0 ²", "but is `0 ²`"),
+        ("0 " + "1" * 5000, "but is `0 111"),
     ],
 )
 def test_gold_attention_that_does_not_fit_is_refused(line: str, message: str) -> None:
@@ -252,3 +254,23 @@ def test_gold_attention_that_does_not_fit_is_refused(line: str, message: str) ->
         read_gold(["0 2 1", line], _Texts(), path)
     assert "`data/text/valid.attention`, line 2: " in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_a_source_without_words_can_have_no_gold_attention() -> None:
+    class Empty(_Texts):
+        src_sizes = (4, 1)
+
+    with pytest.raises(InputError, match="line 2: this source has no words"):
+        read_gold(["0 2 1", "0 0"], Empty(), Path("valid.attention"))
+
+
+def test_batches_whose_targets_are_padded_to_a_multiple() -> None:
+    """Gold attention is as wide as the target, of which greedy search may use every place."""
+    words = dictionary()
+    tokens = [words.encode_line(line).long() for line in ("w1 w2 w3", "w4 w5")]
+    sizes = [len(line) for line in tokens]
+    pairs = LanguagePairDataset(tokens, sizes, words, tokens, sizes, words, pad_to_multiple=8)
+    gold = [torch.arange(size) for size in sizes]
+    collated = WithGold(pairs, gold).collater([pairs[0], pairs[1]])
+    assert collated["target"].shape == collated["gold_attention"].shape == (2, 8)
+    assert collated["gold_attention"].tolist() == [[0, 1, 2, 3, 0, 0, 0, 0], [0, 1, 2, *[0] * 5]]

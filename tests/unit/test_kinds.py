@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
@@ -13,6 +16,11 @@ from sut_fairseq.criterions import cross_entropy_with_auxiliary as auxiliary_cri
 from sut_fairseq.errors import InputError
 from sut_fairseq.models import _kinds
 from sut_fairseq.models._axis import Kind
+from sut_fairseq.models.language_model import LanguageModelConfig, UniversalTransformerLanguageModel
+from sut_fairseq.models.retrieval_network import (
+    ContextualRetrievalModel,
+    ContextualRetrievalModelConfig,
+)
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.attention.interface import Attention, Memory
@@ -21,7 +29,7 @@ from sut_fairseq.modules.attention.retrieve import Retrieve
 from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
-from tests.models import batch, sample_of, small_model, task
+from tests.models import SMALL, batch, sample_of, small_classifier, small_model, task
 
 
 class SharedValue(Retrieve):
@@ -185,6 +193,33 @@ def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
 def test_dense_attention_refuses_experts() -> None:
     with pytest.raises(InputError, match="`attention_experts` must be 1 for `attention_kind` mul"):
         small_model(attention_kind="multihead", attention_experts=4)
+
+
+def test_heads_retrieve_nothing_else() -> None:
+    sentence = "`attention_retrievals` must be left out without `attention_kind` compositional, but"
+    for experts in (1, 4):
+        with pytest.raises(InputError, match=f"^{sentence} is 2 instead.$"):
+            small_model(attention_retrievals=2, attention_experts=experts)
+    small_model(attention_kind="multihead", attention_retrievals=2)  # of a preset of another kind
+
+
+def language_model(**options: Any) -> nn.Module:
+    lengths = dict(max_target_positions=40, tokens_per_sample=40)
+    config = replace(LanguageModelConfig(), **{**SMALL, **lengths, **options})
+    return UniversalTransformerLanguageModel.build_model(config, task())
+
+
+def retrieval_network(**options: Any) -> nn.Module:
+    config = ContextualRetrievalModelConfig(**options)
+    return ContextualRetrievalModel.build_model(config, SimpleNamespace(num_features=4))
+
+
+@pytest.mark.parametrize("build", [language_model, small_classifier, retrieval_network])
+def test_cross_attention_is_refused_where_there_is_none(build: Callable[..., nn.Module]) -> None:
+    build()
+    sentence = "`cross_attention` must be left out: this model has none, but is location instead."
+    with pytest.raises(InputError, match=f"^{sentence}$"):
+        build(cross_attention="location")
 
 
 def test_the_default_kind_follows_from_the_number_of_experts() -> None:

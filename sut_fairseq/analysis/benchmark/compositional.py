@@ -177,6 +177,12 @@ def add(
             peaks[name] / peaks[WEIGHED],
             f"peak memory of {number} retrievals / multi-head with weights",
         )
+        report.add_ratio(
+            f"memory_to_bound_{at}",
+            peaks[name] / (peaks[WEIGHED] + number * peaks[VALUES]),
+            f"peak memory of {number} retrievals / (multi-head with weights + {number} x its "
+            f"values)",
+        )
 
 
 def _to_bound(timings: Timings, name: str, retrievals: int) -> Ratio:

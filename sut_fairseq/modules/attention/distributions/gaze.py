@@ -166,7 +166,7 @@ def _remember(sentences: Sentences, state: GazeState, travelled: Tensor, hidden:
     """
     taken, numbers = sentences.taken, sentences.numbers
     if taken is None:
-        travelled, hidden = travelled[..., -1], hidden[..., -1, :]
+        travelled, hidden = travelled[..., -1], hidden[..., -1, :].contiguous()  # as cuDNN wants it
     else:
         last = taken.sum(dim=1)
         rows = torch.arange(len(last), device=last.device)
