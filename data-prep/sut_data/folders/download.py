@@ -14,11 +14,13 @@ import fcntl
 import gzip
 import hashlib
 import http.client
+import os
 import time
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +38,8 @@ WITHOUT = "or fetch it in another way and give its folder with --raw"
 def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool = False) -> Path:
     """Download `url` to `destination` unless it is there, and return `destination`.
 
+    While another run downloads it, this one waits.
+
     Args:
         url: address of the file.
         destination: where to put it; missing folders are made.
@@ -47,18 +51,68 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
         InputError: if it cannot be downloaded (what has arrived is kept for the next time), or if
             its checksum differs (then it is deleted).
     """
+    if not _is_there(destination, sha256, of_content):
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        part = destination.with_name(destination.name + ".part")
+        with _alone(part) as stream:
+            # Another run may have been at it, and have brought it.
+            if _is_there(destination, sha256, of_content):
+                _discard(part)
+            else:
+                _obtain(url, destination, stream, sha256, of_content)
+    return destination
+
+
+def _is_there(destination: Path, sha256: str | None, of_content: bool) -> bool:
+    """Whether the file is there and right; its checksum is recorded if none is known."""
+    if not destination.exists():
+        return False
     expected = sha256 or _recorded(destination)
+    found = _checksum(destination, of_content)
+    if expected is None:
+        _record(destination, found)
+    return expected in (None, found)
+
+
+@contextmanager
+def _alone(part: Path) -> Iterator[IO[bytes]]:
+    """Yield `part`, opened to append, when no other run has it; nobody else has it meanwhile."""
+    while True:
+        with open(part, "ab") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                name = part.with_suffix("")
+                print(f"Another run is downloading {name}; waiting for it.", flush=True)
+                with waiting(f"waiting for the other download of {name.name}"):
+                    fcntl.flock(stream, fcntl.LOCK_EX)
+            # What was waited for may by now be in its place, or deleted.
+            if _has_name(stream, part):
+                yield stream
+                return
+
+
+def _has_name(stream: IO[bytes], path: Path) -> bool:
+    """Whether an open file still is the one that is found under `path`."""
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _obtain(
+    url: str, destination: Path, stream: IO[bytes], sha256: str | None, of_content: bool
+) -> None:
+    """Download to `stream`, the locked `.part`; check it, and put it in place.
+
+    Raises:
+        InputError: as in `fetch`.
+    """
     if destination.exists():
-        found = _checksum(destination, of_content)
-        if expected is None:
-            _record(destination, found)
-        if expected in (None, found):
-            return destination
         print(f"{destination} is not the file it should be; downloading it again.", flush=True)
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    part = destination.with_name(destination.name + ".part")
-    _complete(url, part)
-    found = _checksum(part, of_content)
+    part = Path(stream.name)
+    _complete(url, stream, part)
+    expected, found = sha256 or _recorded(destination), _checksum(part, of_content)
     if expected not in (None, found):
         _discard(part)
         whose = "the official one" if sha256 else f"that of the first download in {destination}"
@@ -70,9 +124,9 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
     if expected is None:
         print(f"{destination.name}: SHA-256 {found} (recorded; no official one is known).")
         _record(destination, found)
+    # Before the rename: after it another run may have begun a `.part` of its own.
+    _version_file(part).unlink(missing_ok=True)
     part.rename(destination)
-    _discard(part)
-    return destination
 
 
 def _recorded(destination: Path) -> str | None:
@@ -112,41 +166,34 @@ def _discard(part: Path) -> None:
     _version_file(part).unlink(missing_ok=True)
 
 
-def _complete(url: str, part: Path) -> None:
-    """Download what is missing of `part`.
+def _complete(url: str, stream: IO[bytes], part: Path) -> None:
+    """Download what is missing of `part`, which is open as `stream`.
 
     Raises:
-        InputError: if that fails, or another process is at it.
+        InputError: if that fails.
     """
-    with open(part, "ab") as stream:
+    version = _version_file(part)
+    try:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{part} is being downloaded by another run: wait for it.") from None
-        version = _version_file(part)
-        try:
-            try:
-                _receive(url, stream, version)
-            except urllib.error.HTTPError as error:
-                if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                    raise
-                # Nothing is missing, or there is too much; starting again is always right.
-                version.unlink(missing_ok=True)
-                _receive(url, stream, version)
-        except InputError:
-            _discard(part)
-            raise
-        except (http.client.HTTPException, OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            reason = getattr(reason, "strerror", None) or reason
-            code = f"{error.code} " if isinstance(error, urllib.error.HTTPError) else ""
-            on = (
-                f", which goes on after the {stream.tell():,} bytes it has" if stream.tell() else ""
-            )
-            raise InputError(
-                f"{url} could not be downloaded ({code}{reason}): run the same command again{on}, "
-                f"{WITHOUT}."
-            ) from error
+            _receive(url, stream, version)
+        except urllib.error.HTTPError as error:
+            if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                raise
+            # Nothing is missing, or there is too much; starting again is always right.
+            version.unlink(missing_ok=True)
+            _receive(url, stream, version)
+    except InputError:
+        _discard(part)
+        raise
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
+        code = f"{error.code} " if isinstance(error, urllib.error.HTTPError) else ""
+        on = f", which goes on after the {stream.tell():,} bytes it has" if stream.tell() else ""
+        raise InputError(
+            f"{url} could not be downloaded ({code}{reason}): run the same command again{on}, "
+            f"{WITHOUT}."
+        ) from error
 
 
 def _receive(url: str, stream: IO[bytes], version: Path) -> None:

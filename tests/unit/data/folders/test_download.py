@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -156,6 +157,33 @@ def test_a_wrong_checksum_is_refused(server: Server, file: Path) -> None:
     fetch(server.url, file, SHA256)
     file.write_bytes(b"spoilt later")
     assert fetch(server.url, file, SHA256).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("sha256", [SHA256, None], ids=["official", "recorded"])
+def test_a_second_run_waits_for_the_first(
+    server: Server,
+    file: Path,
+    sha256: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also while the first one only checks what has arrived."""
+    checksum = download._checksum
+    with ThreadPoolExecutor(1) as second:
+        later: list[Future[Path]] = []
+
+        def checked(path: Path, of_content: bool) -> str:
+            if not later:
+                later.append(second.submit(fetch, server.url, file, sha256))
+                wait(later, timeout=0.2)
+            return checksum(path, of_content)
+
+        monkeypatch.setattr(download, "_checksum", checked)
+        assert fetch(server.url, file, sha256).read_bytes() == CONTENT
+        assert later[0].result(timeout=10).read_bytes() == CONTENT
+    assert server.requests == [None]
+    assert sorted(os.listdir(file.parent)) == ["file"] + ["file.sha256"] * (sha256 is None)
+    assert capsys.readouterr().out.count(f"Another run is downloading {file}; waiting for it.") == 1
 
 
 @pytest.mark.parametrize("says_length", [True, False])
