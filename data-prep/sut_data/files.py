@@ -60,30 +60,41 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 @contextmanager
-def written_whole(path: Path, ending: str = "") -> Iterator[Path]:
+def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) -> Iterator[Path]:
     """Yield a path beside `path` to write a file or a folder to; it replaces `path` at the end.
 
     If the block fails, what it wrote is deleted, and `path` stays as it was. A file is on the disk
     before it takes its place, so that a crash of the machine leaves the old one or the new one. A
-    folder takes the place of nothing, or of an empty folder.
+    folder takes the place of nothing, or of an empty folder. A pipe or a device, which cannot be
+    replaced, is itself yielded.
 
     Args:
         path: of the file or folder.
         ending: what the temporary name ends in. Without one it keeps the suffix, by which some
             writers (pictures) choose their format, and readers what they take.
+        follow_links: of a link, replace what it leads to, and not the link.
     """
+    if _is_special(path):
+        yield path
+        return
+    target = Path(os.path.realpath(path)) if follow_links else path
     # In the same folder: a rename is atomic only within one file system.
-    partial = path.with_name(f".{os.getpid()}-{path.name}{ending}")
+    partial = target.with_name(f".{os.getpid()}-{path.name}{ending}")
     try:
         yield partial
         if partial.is_file():
             with open(partial, "rb") as file:
                 os.fsync(file.fileno())
-        partial.replace(path)
+        partial.replace(target)
     finally:
         if partial.is_dir():
             shutil.rmtree(partial, ignore_errors=True)
         partial.unlink(missing_ok=True)
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether a path leads to a pipe, a device or a socket."""
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def leftovers(folder: Path, pattern: str) -> list[Path]:

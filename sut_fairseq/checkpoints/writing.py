@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 def save(state: Mapping[str, Any], path: Path) -> None:
     """Save a checkpoint; a file of that name is replaced only by a whole one that is on the disk.
 
+    So is a link; a pipe or a device is written to.
+
     Raises:
         InputError: it could not be written, in a sentence that says why.
     """
@@ -80,7 +82,8 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     """Have a file written, again if that fails for a reason that may pass."""
     for attempt in range(1, _TRIES + 1):
         try:
-            with written_whole(path, _ENDING) as partial:
+            # A link is replaced: `checkpoint_best.pt` may be one, and lead to another checkpoint.
+            with written_whole(path, _ENDING, follow_links=False) as partial:
                 write(partial)
             return
         except (OSError, RuntimeError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_a_copy_is_a_file_of_its_own(old: Path, tmp_path: Path) -> None:
     with copy.open("r+") as file:
         file.write("new")
     assert (old.read_text(), copy.read_text()) == ("old", "new")
+
+
+@pytest.mark.parametrize("write", [writing.save, writing.copy])
+def test_a_link_does_not_lead_to_another_checkpoint(
+    write: Callable[[Any, Path], None], old: Path
+) -> None:
+    best = old.with_name("checkpoint_best.pt")
+    best.symlink_to(old.name)
+    write(STATE if write is writing.save else Path(__file__), best)
+    assert old.read_text() == "old" and not best.is_symlink()
 
 
 def test_what_killed_processes_left_is_deleted(old: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,44 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         partial.mkdir()
         (partial / "file").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "file"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_link_stays_one(tmp_path: Path, fails: bool) -> None:
+    """What it leads to is replaced, in its own folder."""
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "rows", tmp_path / "a.csv"
+    target.write_text("old")
+    link.symlink_to(Path("elsewhere", "rows"))
+    with suppress(KeyError), written_whole(link) as partial:
+        assert (partial.parent, partial.suffix) == (target.parent, ".csv")
+        partial.write_text("new")
+        if fails:
+            raise KeyError
+    assert (link.readlink(), link.read_text()) == (
+        Path("elsewhere", "rows"),
+        "old" if fails else "new",
+    )
+    assert os.listdir(target.parent) == ["rows"]
+
+
+@pytest.mark.parametrize("named", ["by a path", "by its number"])
+def test_a_pipe_is_written_to(tmp_path: Path, named: str) -> None:
+    """And never replaced: a device, `/dev/null` for one, is there for the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    writing = os.open(pipe, os.O_WRONLY)
+    try:
+        with written_whole(pipe if named == "by a path" else Path(f"/dev/fd/{writing}")) as partial:
+            partial.write_text("new")
+        assert os.read(reading, 100) == b"new"
+        with pytest.raises(KeyError), written_whole(pipe):
+            raise KeyError
+        assert pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_tables() -> None:
