@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
+import socket
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -79,7 +81,7 @@ def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) ->
         return
     target = Path(os.path.realpath(path)) if follow_links else path
     # In the same folder: a rename is atomic only within one file system.
-    partial = target.with_name(f".{os.getpid()}-{path.name}{ending}")
+    partial = target.with_name(f".{own_mark()}-{path.name}{ending}")
     try:
         yield partial
         if partial.is_file():
@@ -98,21 +100,38 @@ def _is_special(path: Path) -> bool:
 
 
 def leftovers(folder: Path, pattern: str) -> list[Path]:
-    """What killed processes left of `written_whole` in a folder.
+    """What killed processes of this host left of `written_whole` in a folder.
 
     Args:
         folder: may be absent.
         pattern: of the names that the whole files or folders would have had, with their `ending`.
     """
-    found = []
-    for path in sorted(folder.glob(f".*-{pattern}")):
-        process = path.name[1:].partition("-")[0]
-        if process.isdigit() and not is_alive(int(process)):
-            found.append(path)
-    return found
+    found = sorted(folder.glob(f".*-{pattern}"))
+    return [path for path in found if is_abandoned(path.name[1:].partition("-")[0])]
 
 
-def is_alive(process: int) -> bool:
+def own_mark() -> str:
+    """Return what tells, in a temporary name, whose it is: `<process>@<host>`, without hyphens."""
+    return f"{os.getpid()}@{_host()}"
+
+
+def is_abandoned(mark: str) -> bool:
+    """Tell whether the process of a mark was one of this host, and does not run any more.
+
+    On a shared disk that of another machine or container may run, which cannot be seen from here.
+
+    Args:
+        mark: of `own_mark`, or without a host: then it is of this one.
+    """
+    process, _, host = mark.partition("@")
+    return process.isdecimal() and host in ("", _host()) and not _is_alive(int(process))
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9.]", "_", socket.gethostname())
+
+
+def _is_alive(process: int) -> bool:
     """Tell whether another process with this number runs."""
     if process == os.getpid():
         return False

@@ -217,7 +217,7 @@ def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path, t
             command(repository, tiny, out), stdout=subprocess.DEVNULL, start_new_session=True
         )
         deadline = time.monotonic() + 30
-        while not list(tmp_path.glob(f".out.partial-{process.pid}/fairseq-preprocess.log")):
+        while not list(tmp_path.glob(f".out.partial-{process.pid}@*/fairseq-preprocess.log")):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
         os.killpg(process.pid, how)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from sut_data.files import own_mark
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.errors import InputError
 
@@ -93,7 +94,7 @@ def test_it_is_on_the_disk_before_it_has_its_name(
 
     monkeypatch.setattr(os, "fsync", fsync)
     writing.save(STATE, old)
-    assert synced == [f".{os.getpid()}-{old.name}.tmp"]
+    assert synced == [f".{own_mark()}-{old.name}.tmp"]
 
 
 def test_a_copy_is_a_file_of_its_own(old: Path, tmp_path: Path) -> None:

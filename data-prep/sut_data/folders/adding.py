@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.errors import InputError
+from sut_data.files import own_mark
 from sut_data.folders.binarise import LOG, binarise, check_binarised
 from sut_data.folders.making import LAYOUT
 from sut_data.folders.prepared import (
@@ -123,7 +124,7 @@ def _put(folder: Path, out: Path, stamp: dict[str, Any]) -> None:
     for name in names:
         with open(folder / name, "rb") as file:
             os.fsync(file.fileno())
-    journal = out / f".{os.getpid()}-{ADDED}"
+    journal = out / f".{own_mark()}-{ADDED}"
     with uninterrupted():
         try:
             journal.write_text(json.dumps(sorted(set(map(set_of, names)))), encoding="utf-8")

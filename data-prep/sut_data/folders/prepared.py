@@ -17,7 +17,6 @@ The first three say which published result the folder compares with.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -26,18 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.errors import InputError
-from sut_data.files import is_alive, leftovers, written_whole
+from sut_data.files import is_abandoned, leftovers, own_mark, written_whole
 
 STAMP = "prepared.json"
 ADDED = "added.json"  # a journal: the sets that a process is putting into a folder
-_NOT_LISTED = re.compile(r"prepared\.json|\.\d+-(prepared|added)\.json")
+_NOT_LISTED = re.compile(r"prepared\.json|\.\d+(@[\w.]*)?-(prepared|added)\.json")
 
 
 def file_sizes(folder: Path) -> dict[str, int]:
     """Return the size in bytes of every file under `folder` but the stamp, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-    # A run that was killed while it wrote a stamp leaves `.<process>-prepared.json`.
+    # A run that was killed while it wrote a stamp leaves `.<mark>-prepared.json`.
     return {name: size for name, size in sizes.items() if not _NOT_LISTED.fullmatch(name)}
 
 
@@ -126,9 +125,8 @@ def check_replaceable(out: Path, stamp: dict[str, Any], sets: Iterable[str]) -> 
 def _remove_leftovers(out: Path, purpose: str) -> None:
     """Delete what killed runs left beside `out`; the folder of a run that still lives is kept."""
     for folder in out.parent.iterdir():
-        name, _, process = folder.name.rpartition("-")
-        ours = name == f".{out.name}.{purpose}" and process.isdigit()
-        if ours and not is_alive(int(process)):
+        name, _, mark = folder.name.rpartition("-")
+        if name == f".{out.name}.{purpose}" and is_abandoned(mark):
             shutil.rmtree(folder)
 
 
@@ -146,7 +144,7 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(out, purpose)
-    folder = out.with_name(f".{out.name}.{purpose}-{os.getpid()}")
+    folder = out.with_name(f".{out.name}.{purpose}-{own_mark()}")
     try:
         folder.mkdir()  # here, so that Ctrl-C right after it deletes it too
         yield folder
@@ -165,7 +163,7 @@ def put_in_place(out: Path) -> Iterator[Path]:
         _remove_leftovers(out, "old")
         yield partial
         if out.exists():
-            old = out.with_name(f".{out.name}.old-{os.getpid()}")
+            old = out.with_name(f".{out.name}.old-{own_mark()}")
             out.rename(old)
             try:
                 partial.rename(out)

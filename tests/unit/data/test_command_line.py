@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,12 @@ import pytest
 
 from sut_data.command_line import Parser, run_command, whole_number
 from sut_data.errors import InputError, check_choice
-from sut_data.files import written_whole
+from sut_data.files import is_abandoned, leftovers, own_mark, written_whole
+from sut_data.folders.prepared import hidden_folder
 from sut_data.main import main, set_files, summary
 from sut_data.tables import table
+
+DEAD = 2**22 + 1  # above the largest process number of Linux
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "many", "²", "٣"])
@@ -157,6 +161,47 @@ def test_a_pipe_is_written_to(tmp_path: Path, named: str) -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+@pytest.mark.parametrize("process", [DEAD, os.getpid()], ids=["ended", "own"])
+@pytest.mark.parametrize("host", ["node-1", "node-2"])
+def test_what_another_host_writes_stays(
+    process: int, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a shared disk; no process here has its number, or in a container this very one has."""
+    with monkeypatch.context() as there:
+        there.setattr(socket, "gethostname", lambda: "node-1")
+        there.setattr(os, "getpid", lambda: process)
+        mark = own_mark()
+    monkeypatch.setattr(socket, "gethostname", lambda: host)
+    theirs, rows = tmp_path / f".out.partial-{mark}" / "train", tmp_path / f".{mark}-a.csv"
+    theirs.parent.mkdir()
+    theirs.touch()
+    rows.touch()
+    with hidden_folder(tmp_path / "out", "partial"):
+        assert theirs.exists() is (host == "node-2")
+    assert leftovers(tmp_path, "*.csv") == ([] if host == "node-2" else [rows])
+
+
+@pytest.mark.parametrize(
+    ("mark", "abandoned"),
+    [
+        ("{ended}", True),  # from before marks named the host
+        ("{ended}@here", True),
+        ("{ended}@elsewhere", False),
+        ("{own}", True),
+        ("{own}@here", True),
+        ("{own}@elsewhere", False),
+        ("{living}", False),
+        ("{living}@here", False),
+        ("notes@here", False),
+        ("", False),
+    ],
+)
+def test_whose_a_mark_is(mark: str, abandoned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "here")
+    mark = mark.format(ended=DEAD, own=os.getpid(), living=os.getppid())
+    assert is_abandoned(mark) is abandoned
 
 
 def test_tables() -> None:
