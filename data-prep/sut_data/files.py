@@ -94,6 +94,29 @@ def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) ->
         partial.unlink(missing_ok=True)
 
 
+def check_writable(path: Path, option: str) -> None:
+    """Refuse, before hours of work, a file that `written_whole` could not write after it.
+
+    Args:
+        path: of the file.
+        option: that names it on the command line.
+
+    Raises:
+        InputError: for a folder, in a folder that is not there, or without the right to write.
+    """
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder: give the name of a file.")
+    written = path
+    if not _is_special(path):
+        written = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
+        if not written.is_dir():
+            raise InputError(f"{option} {path}: there is no folder {written}; make it first.")
+    if not os.access(written, os.W_OK):
+        raise InputError(
+            f"{option} {path}: you have no right to write to {written}; choose another place."
+        )
+
+
 def _is_special(path: Path) -> bool:
     """Tell whether a path leads to a pipe, a device or a socket."""
     return path.exists() and not (path.is_file() or path.is_dir())

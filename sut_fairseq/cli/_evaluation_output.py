@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from sut_data.files import written_whole
+from sut_data.files import check_writable, written_whole
 from sut_data.tables import table
 from sut_fairseq.errors import InputError
 
@@ -21,11 +21,11 @@ def check_files(table: Path | None, picture: Path | None) -> None:
     """Refuse, before hours of work, files that could not be written after it.
 
     Raises:
-        InputError: for a folder that is not there, or a picture of an unknown format.
+        InputError: as `check_writable` does, or for a picture of an unknown format.
     """
     for option, path in (("--csv", table), ("--plot", picture)):
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"{option} {path}: there is no folder {path.parent}; make it first.")
+        if path is not None:
+            check_writable(path, option)
     if picture is not None:
         from sut_fairseq.analysis import evaluation_plots  # only here: matplotlib is an extra
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sut_data.command_line import STOPPED, Parser
-from sut_data.files import written_whole
+from sut_data.files import check_writable, written_whole
 from sut_fairseq.cli import (
     _experiment_evaluation,
     _experiment_figures,
@@ -159,7 +159,7 @@ def _run_folder(
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    _check_folder(arguments.csv, "--csv")
+    _check_files(csv=arguments.csv)
     groups = results.collect(records.find_runs(arguments.runs))
     rows = results.table(groups, arguments.subset, arguments.groups)
     print_columns([list(results.COLUMNS), *(list(row.values()) for row in rows)])
@@ -167,8 +167,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    _check_folder(arguments.out, "--out")
-    _check_folder(arguments.csv, "--csv")
+    _check_files(out=arguments.out, csv=arguments.csv)
     groups = results.collect(records.find_runs(arguments.runs))
     page = report.markdown(groups)
     if arguments.out is None and arguments.pages is None:
@@ -211,10 +210,11 @@ def _keep(arguments: argparse.Namespace) -> None:
         print(keeping.keep(run, arguments.into))
 
 
-def _check_folder(file: Path | None, option: str) -> None:
-    """Refuse a file that could not be written."""
-    if file is not None and not file.parent.is_dir():
-        raise InputError(f"{option} {file}: there is no such folder; make it first.")
+def _check_files(**files: Path | None) -> None:
+    """Refuse files, by the option that names them, that could not be written."""
+    for option, file in files.items():
+        if file is not None:
+            check_writable(file, f"--{option}")
 
 
 def _write_csv(

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq import tasks
 
-from sut_data.files import written_whole
+from sut_data.files import check_writable, written_whole
 from sut_data.waiting import Stopwatch, waiting
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.page.document import thresholds_of
@@ -96,8 +96,8 @@ def _write_page(
     path: Path = arguments.html
     if arguments.out is not None:
         path = arguments.out / path
-    if not path.parent.is_dir() and path.parent != arguments.out:
-        raise InputError(f"--html {path}: there is no folder {path.parent}; make it first.")
+    if path.parent != arguments.out or path.parent.is_dir():  # --out is made
+        check_writable(path, "--html")
     thresholds = thresholds_of(reader, _asked(arguments, reader))
     sentences = _sentences(arguments, reader, _SENTENCES_OF_A_PAGE)
     numbers = _averaged(arguments, reader)

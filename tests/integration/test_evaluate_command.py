@@ -118,6 +118,7 @@ def test_seconds_are_shown_where_they_can_be_compared(checkpoint: Path, data: Pa
         ("--conjuncts", "--conjuncts compares what was generated: give --modes search with it."),
         ("--bleu", "--bleu compares what was generated: give --modes search with it."),
         ("--csv nix/rows.csv", "--csv nix/rows.csv: there is no folder nix; make it first."),
+        ("--plot .", "--plot . is a folder: give the name of a file."),
         ("--device nix", "The device nix cannot be used here"),
         ("--plot picture.nix", "--plot picture.nix: its ending must be one of"),
     ],

@@ -270,7 +270,9 @@ def test_a_new_data_set_and_its_experiment_are_two_files(
             "--by means nothing for --checkpoints",
         ),
         ("compare nothing", "nothing is not the folder of a run, nor are there any in it"),
-        ("compare . --csv no/table.csv", "there is no such folder; make it first."),
+        ("compare . --csv no/table.csv", "there is no folder no; make it first."),
+        ("compare . --csv .", "--csv . is a folder: give the name of a file."),
+        ("report . --out .", "--out . is a folder: give the name of a file."),
     ],
 )
 def test_bad_options(

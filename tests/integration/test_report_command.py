@@ -210,6 +210,7 @@ BAD_INPUT = {
     "--html --thresholds 0.5": "--thresholds needs a model that halts by stick-breaking",
     "--html --log nowhere.log": "There is no log `nowhere.log`",
     "--html no/folder.html": "there is no folder",
+    "--html /": "--html / is a folder: give the name of a file",
     "--html --gen-subset nothing": "has no split `nothing`",
     "--serve 80 --target x": "a served page is not written: leave --out and --target out",
     "--head 3": "`--head` must be between 1 and 2, the heads of the encoder, but is 3",

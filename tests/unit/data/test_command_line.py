@@ -15,7 +15,7 @@ import pytest
 
 from sut_data.command_line import Parser, run_command, whole_number
 from sut_data.errors import InputError, check_choice
-from sut_data.files import is_abandoned, leftovers, own_mark, written_whole
+from sut_data.files import check_writable, is_abandoned, leftovers, own_mark, written_whole
 from sut_data.folders.prepared import hidden_folder
 from sut_data.main import main, set_files, summary
 from sut_data.tables import table
@@ -161,6 +161,38 @@ def test_a_pipe_is_written_to(tmp_path: Path, named: str) -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (".", " is a folder: give the name of a file."),
+        ("no/rows", ": there is no folder {}/no; make it first."),
+        ("lost", ": there is no folder {}/no; make it first."),
+        ("closed/rows", ": you have no right to write to {}/closed; choose another place."),
+        ("pipe", ": you have no right to write to {}/pipe; choose another place."),
+        ("rows", None),
+        ("link", None),
+        ("open pipe", None),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    name: str, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir(0o500)
+    os.mkfifo(tmp_path / "pipe", 0o400)
+    os.mkfifo(tmp_path / "open pipe", 0o600)
+    (tmp_path / "lost").symlink_to(Path("no", "rows"))
+    (tmp_path / "link").symlink_to("rows")
+    # As for anybody; root may write everywhere.
+    monkeypatch.setattr(os, "access", lambda path, _: bool(os.stat(path).st_mode & 0o200))
+    path = tmp_path / name
+    if reason is None:
+        check_writable(path, "--csv")
+        return
+    with pytest.raises(InputError) as refused:
+        check_writable(path, "--csv")
+    assert str(refused.value) == f"--csv {path}{reason.format(tmp_path)}"
 
 
 @pytest.mark.parametrize("process", [DEAD, os.getpid()], ids=["ended", "own"])
