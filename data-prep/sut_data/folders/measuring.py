@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -106,7 +106,9 @@ def _kill(process: subprocess.Popen[str]) -> None:
         process.wait()
 
 
-def _times(lines: Iterable[str], last: deque[str]) -> dict[str, list[float]]:
+def _times(
+    lines: Iterable[str], last: deque[str], clock: Callable[[], float] = time.monotonic
+) -> dict[str, list[float]]:
     """When the log told of each update (`train_inner`) and validation (`valid`)."""
     times: dict[str, list[float]] = {"train_inner": [], "valid": []}
     for line in lines:
@@ -114,7 +116,7 @@ def _times(lines: Iterable[str], last: deque[str]) -> dict[str, list[float]]:
         for name, found in times.items():
             _, told, values = line.partition(f" | INFO | {name} | ")
             if told and _is_json(values):
-                found.append(time.monotonic())
+                found.append(clock())
     return times
 
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,26 @@ def training(text: str) -> list[str]:
 def test_what_a_log_says() -> None:
     found = measure(training(TRAINING))
     assert found.updates == measuring.UPDATES - measuring.SKIPPED
-    assert 0.02 <= found.update < found.start and found.start >= 0.3
-    assert found.validation is not None and found.validation >= 0.2
+    assert 0 < found.update < found.start and found.start >= 0.3
+    assert found.validation is not None and found.validation > 0
+
+
+def test_what_the_times_of_its_lines_say() -> None:
+    """Two slow first updates do not count, nor lines that tell of nothing."""
+    now = 100.0
+
+    def log() -> Iterator[str]:
+        nonlocal now
+        told = [("", 10.0), ("train_inner | {}", 2.0), ("train_inner | {}", 1.5)]
+        told += [("train_inner | {}", 0.5)] * 4
+        told += [("train_inner | { no JSON", 9.0), ("valid | {}", 5.0), ("valid | {}", 7.0)]
+        for line, seconds in told:
+            now += seconds
+            yield f"2026-01-01 00:00:00 | INFO | {line}\n"
+
+    times = measuring._times(log(), deque(maxlen=1), lambda: now)
+    found = measuring._measured(times, began=100.0, limit=120)
+    assert found == Measured(start=12.0, update=0.5, updates=4, validation=14.0)
 
 
 def test_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
