@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
+from fairseq.models.ema.ema import EMA
 
 from sut_fairseq._excepthook import is_command
 from sut_fairseq.checkpoints import writing
@@ -43,8 +45,21 @@ def protect_trainings() -> None:
     checkpoint_utils.PathManager = _WholeFiles
     checkpoint_utils.torch_persistent_save = _save
     checkpoint_utils.load_checkpoint = _load_checkpoint
+    EMA.__init__ = _average_numbers_alone(EMA.__init__)
     if is_command():
         distributed_utils.call_main = call_main
+
+
+def _average_numbers_alone(init: Callable[..., None]) -> Callable[..., None]:
+    """`EMA.__init__`, after which integers are copied: checksums of words have no average."""
+
+    @functools.wraps(init)
+    def started(self: Any, model: torch.nn.Module, *arguments: Any, **more: Any) -> None:
+        init(self, model, *arguments, **more)
+        whole = {key for key, x in model.state_dict().items() if not torch.is_floating_point(x)}
+        self.skip_keys = {*self.skip_keys, *whole}
+
+    return started
 
 
 class _WholeFiles(PathManager):

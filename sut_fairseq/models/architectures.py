@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from fairseq.models import register_model_architecture
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
@@ -192,14 +193,17 @@ def _is_on(arguments: Namespace, flag: str) -> bool:
 
 def register_architecture(model: str, name: str, options: dict[str, Any]) -> None:
     """Register `--arch NAME`: a model with other defaults for some options."""
+    register_model_architecture(model, name)(partial(_fill_in, options))
+    # fairseq has registered the model's own name, with nothing to be done for it.
+    ARCH_CONFIG_REGISTRY[model] = partial(_fill_in, {})
 
-    @register_model_architecture(model, name)
-    def fill_in(arguments: Namespace) -> None:
-        prepare_process(arguments)
-        _settle_precision(arguments)
-        for option, value in options.items():
-            if not hasattr(arguments, option):
-                setattr(arguments, option, value)
+
+def _fill_in(options: dict[str, Any], arguments: Namespace) -> None:
+    prepare_process(arguments)
+    _settle_precision(arguments)
+    for option, value in options.items():
+        if not hasattr(arguments, option):
+            setattr(arguments, option, value)
 
 
 for _name, _options in ARCHITECTURES.items():

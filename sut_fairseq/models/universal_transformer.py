@@ -14,6 +14,7 @@ from fairseq.models import (
     register_model,
 )
 from fairseq.tasks import FairseqTask
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from sut_fairseq._process import prepare_process
@@ -25,6 +26,7 @@ from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.observer import Observer
 from sut_fairseq.modules.stack import Stack, StackOutput
+from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.modules.trained_words import keep_words
 
 logger = logging.getLogger(__name__)
@@ -83,11 +85,35 @@ class UniversalTransformerEncoder(FairseqEncoder):
         return self._max_positions
 
 
+class _LastLook(Observer):
+    """Cross-attention of the last step that each token took, averaged over heads and experts."""
+
+    def __init__(self) -> None:
+        self.weights: Tensor | None = None
+        self._tokens: ActiveTokens | None = None
+
+    def step(self, step: int, tokens: ActiveTokens) -> None:
+        self._tokens = tokens
+
+    def saw(self, name: str, values: Tensor) -> None:
+        if name == "cross_attention.weights" and self._tokens is not None:
+            tokens, mean = self._tokens, values.float().mean(dim=(1, 2))
+            if self.weights is None:
+                self.weights = mean.new_zeros(tokens.batch, tokens.length, mean.shape[-1])
+            self.weights = tokens.put(self.weights, mean, overwrite=True)
+
+
 class UniversalTransformerDecoder(FairseqIncrementalDecoder):
     """Embedding, stack, and output projection; decodes incrementally.
 
     A stack without cross-attention reads no encoder: that is a language model.
+
+    Attributes:
+        reports_attention: whether `forward` returns attention weights, for which torch's fused
+            attention is given up; a training never does.
     """
+
+    reports_attention: bool = False
 
     def __init__(
         self,
@@ -120,8 +146,10 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             observers: the one called "decoder" is told what the stack computes.
 
         Returns:
-            scores `(batch, new_len, vocabulary)` and a dict: `attn` `[None]`, and `routing` and
-            `halting`, the statistics of encoder and decoder by name.
+            scores `(batch, new_len, vocabulary)` and a dict: `attn`, `[None]`, or if it
+            `reports_attention` `[(batch, new_len, src_len)]`, of the last step of each token,
+            averaged over heads and experts; `routing` and `halting`, the statistics of encoder
+            and decoder by name.
         """
         cache = None
         if incremental_state is not None:
@@ -137,10 +165,13 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         states = self.embedding(prev_output_tokens, offset)
         padding_mask = prev_output_tokens[:, offset:].eq(self.dictionary.pad())
         observer = (observers or {}).get("decoder")
+        attention = None
+        if self.reports_attention and not self.training and memory is not None and not observer:
+            observer = attention = _LastLook()
         output = self.stack(states, padding_mask, memory, cache, observer=observer)
         statistics = statistics_of("decoder", output)
         return self.output_layer(output.states), {
-            "attn": [None],
+            "attn": [None if attention is None else attention.weights],
             **{
                 kind: {**(encoder_out or {}).get(kind, {}), **own}
                 for kind, own in statistics.items()
@@ -236,6 +267,11 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
         model = cls(encoder, decoder)
         keep_words(model, source.symbols, target.symbols)
         return model
+
+    def prepare_for_inference_(self, cfg: DictConfig) -> None:
+        """Get ready for a command of fairseq; report attention if its options use it."""
+        super().prepare_for_inference_(cfg)
+        self.decoder.reports_attention = cfg.generation.print_alignment is not None
 
 
 def statistics_of(side: str, output: StackOutput) -> dict[str, dict[str, Any]]:

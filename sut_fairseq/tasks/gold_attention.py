@@ -48,6 +48,13 @@ class GoldAttentionTask(TranslationTask):
         prepare_process()
         super().__init__(cfg, src_dict, tgt_dict)
 
+    def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the model, which is to report its attention if it can."""
+        model = super().build_model(cfg, from_checkpoint)
+        if hasattr(model.decoder, "reports_attention"):
+            model.decoder.reports_attention = True
+        return model
+
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:

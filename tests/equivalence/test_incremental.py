@@ -165,6 +165,36 @@ def test_in_float32(kind: dict[str, Any], alpha_threshold: float, device: str) -
     assert_incremental_equals_full(model, inputs, 1e-5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_reported_attention(kind: dict[str, Any], layout: str) -> None:
+    """That of each token's last step; a distribution over the words of its source."""
+    model = small_model(**kind, **HALTING, alpha_threshold=0.5, token_layout=layout)
+    inputs = batch()
+    tokens = inputs["prev_output_tokens"]
+    scores, extra = model(**inputs)
+    assert extra["attn"] == [None]
+    model.decoder.reports_attention = True
+    same, extra = model(**inputs)
+    torch.testing.assert_close(same, scores, rtol=1e-12, atol=1e-12)
+    (weights,) = extra["attn"]
+    real = ~padding(tokens)
+    assert weights.shape == (*tokens.shape, inputs["src_tokens"].shape[1])
+    torch.testing.assert_close(weights.sum(dim=2)[real], torch.ones(int(real.sum())))
+    assert not weights.masked_select(padding(inputs["src_tokens"]).unsqueeze(1)).any()
+    state: dict[str, Any] = {}
+    encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    for column in range(tokens.shape[1]):
+        seen = tokens[:, : column + 1]
+        _, extra = model.decoder(seen, encoder_out, incremental_state=state)
+        (new,) = extra["attn"]
+        rows = real[:, column]
+        torch.testing.assert_close(new[rows, 0], weights[rows, column], rtol=1e-5, atol=1e-6)
+    model.train()
+    assert model(**inputs)[1]["attn"] == [None]
+
+
 def test_longer_than_the_cache_first_holds() -> None:
     model = small_model(**HALTING, alpha_threshold=0.5)
     assert_incremental_equals_full(model, batch((3, 5), (40, 35)), 1e-10)

@@ -109,6 +109,17 @@ def test_every_recurrent_architecture_trains_and_generates(
     check_all_scored(finished, data, tmp_path)
 
 
+def test_alignment(data: Path, trained: Path, tmp_path: Path) -> None:
+    """Where the model looked, a distribution over the words of the source."""
+    finished = generate(data, trained, "--print-alignment", "soft")
+    rows = [line for line in finished.stdout.splitlines() if line.startswith("A-")]
+    assert rows
+    for line in rows:
+        weights = [[*map(float, row.split(","))] for row in line.split("\t")[1].split()]
+        assert all(sum(row) == pytest.approx(1, abs=0.01) for row in weights)
+    check_all_scored(finished, data, tmp_path)
+
+
 @pytest.mark.parametrize("halting", ["encoder", "decoder"])
 def test_halting_on_one_side(halting: str, data: Path, tmp_path: Path) -> None:
     other = {"encoder": "decoder", "decoder": "encoder"}[halting]
@@ -152,6 +163,27 @@ def test_mixed_precision_on_the_cpu(
     losses = [float(line["loss"]) for line in finished.logged("train_inner")]
     assert len(losses) == 2 and max(losses) < 10
     check_all_scored(generate(data, tmp_path / "checkpoint_last.pt"), data, tmp_path)
+
+
+def test_a_moving_average_of_the_parameters(data: Path, tmp_path: Path) -> None:
+    """Of fairseq: kept beside the parameters, and gone on with."""
+    flags = words("--store-ema --ema-decay 0.5")
+    train(data, tmp_path, *TINY, *flags)
+    state = load(tmp_path / "checkpoint_last.pt")
+    ema, model = state["extra_state"]["ema"], state["model"]
+    assert ema.keys() == model.keys()
+    names = [name for name in model if "words." in name]
+    assert len(names) == 2 and all(torch.equal(ema[name], model[name]) for name in names)
+    own = "encoder.embedding.tokens.weight"
+    assert not torch.equal(ema[own], model[own])
+    train(data, tmp_path, *TINY, *flags, "--max-update", 3)
+
+
+def test_the_name_of_the_model_is_an_architecture(data: Path, tmp_path: Path) -> None:
+    arch = ("--arch", "universal_transformer", *SMALL)
+    train(data, tmp_path, *arch, "--bf16")
+    refused = train(data, tmp_path, *arch, "--fp16", ok=False)
+    assert refused.last_line.startswith("error: --fp16 needs a GPU")
 
 
 def test_validate_with_overrides(data: Path, trained: Path, tmp_path: Path) -> None:
