@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import evaluating, provenance, reading, records
+from sut_fairseq.experiments import evaluating, provenance, reading, records, results
 from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
 from sut_fairseq.experiments.published import published
 from sut_fairseq.experiments.records import Record
@@ -131,6 +132,8 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
     record = records.read_record(run)
     experiment = reading.read(record.experiment)
     usual = experiment.evaluation
+    if not record.finished():
+        print(results.unfinished(run), file=sys.stderr)
     if arguments.sweep is not None and arguments.alpha_threshold is not None:
         raise InputError("--alpha-threshold is what --sweep varies: leave one of them out.")
     if usual.kind == "translation" and arguments.sweep is None:

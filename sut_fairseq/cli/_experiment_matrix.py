@@ -82,8 +82,9 @@ def _usual(run: Run) -> Asked:
 
 
 def _is_measured(run: Run, asked: Asked) -> bool:
-    file = run.folder / f"{asked.name()}{evaluating.SUFFIX}"
-    return file.is_file() and costs.read_costs(run.folder) is not None
+    evaluations = evaluating.read_evaluations(run.folder, records.read_record(run.folder))
+    evaluated = any(one.asked == asked for one in evaluations)
+    return evaluated and costs.read_costs(run.folder) is not None
 
 
 def _run(cells: list[Run], arguments: argparse.Namespace) -> None:

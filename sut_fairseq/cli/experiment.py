@@ -161,6 +161,10 @@ def _run_folder(
 def _compare(arguments: argparse.Namespace) -> None:
     _check_files(csv=arguments.csv)
     groups = results.collect(records.find_runs(arguments.runs))
+    for group in groups:
+        for run, record in group.runs.items():
+            if not record.finished():
+                print(results.unfinished(run), file=sys.stderr)
     rows = results.table(groups, arguments.subset, arguments.groups)
     print_columns([list(results.COLUMNS), *(list(row.values()) for row in rows)])
     _write_csv(arguments.csv, rows)

@@ -54,10 +54,11 @@ class Found:
 
 
 def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> list[Found]:
-    """Every claim of these experiments, beside the runs with the best result for it.
+    """Every claim of these experiments, beside the finished runs with the best result for it.
 
     Runs at the paper's size come before all others, more seeds before fewer.
     """
+    groups = [done for group in groups if (done := group.finished())]
     found = []
     for experiment in experiments:
         for claim in experiment.claims:

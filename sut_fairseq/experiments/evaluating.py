@@ -197,10 +197,15 @@ def write(run: Path, name: str, evaluated: Evaluated) -> None:
     json_files.write_json(run / f"{name}{SUFFIX}", dataclasses.asdict(evaluated))
 
 
-def read_evaluations(run: Path) -> list[Evaluated]:
-    """All evaluations of a run, the plain ones first."""
+def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
+    """The evaluations of what a run is now, the plain ones first.
+
+    Those made before its training went on are of other parameters, and left out.
+    """
     found = []
     for path in sorted(run.glob(f"*{SUFFIX}")):
         content, place = json_files.read_json(path), Place(path, {})
-        found.append(build(Evaluated, content, place))
+        evaluated = build(Evaluated, content, place)
+        if evaluated.when >= record.trained_until:
+            found.append(evaluated)
     return sorted(found, key=lambda one: not one.asked.plain)

@@ -141,7 +141,7 @@ def _cell(
 def _scored(row: str, name: str, experiment: Experiment, column: Column, group: Group) -> Cell:
     scores: dict[int, float] = {}
     for run, record in group.runs.items():
-        score = _score(read_evaluations(run), experiment, column)
+        score = _score(read_evaluations(run, record), experiment, column)
         if record.finished() and score is not None:
             scores[record.seed] = score
     costs = next((costs for run in group.runs if (costs := read_costs(run))), None)

@@ -71,6 +71,12 @@ class Record:
         return any(one.stage == stage and one.outcome == "finished" for one in self.sessions)
 
     @property
+    def trained_until(self) -> str:
+        """When its training last went on, as far as that is known; such times compare as text."""
+        last = self.sessions[-1] if self.sessions else None
+        return (last.ended or last.started) if last else ""
+
+    @property
     def seconds(self) -> float:
         """Time of all trainings."""
         return sum(session.seconds or 0 for session in self.sessions)

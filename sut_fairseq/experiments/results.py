@@ -86,9 +86,17 @@ class Group:
         ]
         return ", ".join(words) + (f", without {record.without}" if record.without else "")
 
+    def finished(self) -> Group | None:
+        """Those of the runs that have come to their end; None if there are none."""
+        runs = {run: record for run, record in self.runs.items() if record.finished()}
+        return replace(self, runs=runs) if runs else None
+
     def evaluations(self) -> list[list[Evaluated]]:
         """What every run has been evaluated on in the same way, the usual way first."""
-        found = [{one.asked.name(): one for one in read_evaluations(run)} for run in self.runs]
+        found = [
+            {one.asked.name(): one for one in read_evaluations(run, record)}
+            for run, record in self.runs.items()
+        ]
         usual = self.experiment.evaluation.subset
         names = [name for name in found[0] if all(name in of_run for of_run in found)]
         shared = [[of_run[name] for of_run in found] for name in names]
@@ -102,7 +110,7 @@ class Group:
         Raises:
             InputError: for a run that has not been evaluated on it.
         """
-        return [self._evaluation(run, subset) for run in self.runs]
+        return [self._evaluation(run, record, subset) for run, record in self.runs.items()]
 
     def rows(self, evaluated: Sequence[Evaluated], by_group: bool) -> list[Row]:
         """Results on all sentences, or group by group and then all, measure by measure.
@@ -168,9 +176,11 @@ class Group:
             for row in rows
         ]
 
-    def _evaluation(self, run: Path, subset: str) -> Evaluated:
+    def _evaluation(self, run: Path, record: Record, subset: str) -> Evaluated:
         fitting = [
-            one for one in read_evaluations(run) if one.asked.plain and one.asked.subset == subset
+            one
+            for one in read_evaluations(run, record)
+            if one.asked.plain and one.asked.subset == subset
         ]
         usual = usual_column(self.experiment)
         fitting.sort(key=lambda one: (one.asked.by != usual, one.asked.search))
@@ -200,6 +210,11 @@ def collect(runs: Sequence[Path]) -> list[Group]:
         )
         for group in found.values()
     ]
+
+
+def unfinished(run: Path) -> str:
+    """What to say where results of a run are shown whose training has not come to its end."""
+    return f"{run} is not finished: its results are those of the training so far."
 
 
 def mean_of(several: Sequence[Sequence[Row]]) -> list[Row]:

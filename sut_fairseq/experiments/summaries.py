@@ -80,9 +80,10 @@ class Table:
 def tables(groups: Sequence[Group]) -> list[Table]:
     """The summaries of all experiments of these runs for which there are results.
 
-    Only runs on whole data with the settings of their experiment count, in one size and on the
-    usual set.
+    Only finished runs on whole data with the settings of their experiment count, in one size and
+    on the usual set.
     """
+    groups = [done for group in groups if (done := group.finished())]
     found = []
     experiments = {group.experiment.name: group.experiment for group in groups}
     for experiment in experiments.values():

@@ -46,7 +46,7 @@ def model_card(
     """
     run = _run_of(files.checkpoint)
     record = None if run is None else records.read_record(run)
-    evaluations = [] if run is None else read_evaluations(run)
+    evaluations = [] if run is None or record is None else read_evaluations(run, record)
     translated = list(_translations(files.checkpoint, run))
     sections = [
         _front_matter(files, license),

@@ -157,17 +157,20 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     cell(out, "ndr", "ctl-backward", {"all": 1.0})
     cell(out, "sut", "ctl-backward", {})
     cell(out, "ut", "ctl-backward", {}, sessions=[])
+    later = replace(tables.SESSION, ended="2026-11-22T12:00:00+00:00")
+    cell(out, "rel", "ctl-backward", {"all": 1.0}, sessions=[later])  # trained on since
     line = ["matrix", "--columns", "ctl-backward", "cogs", "--out", str(out), "--dry-run"]
-    assert experiment.main([*line, "--rows", "ndr", "sut", "ut", "--updates", "7"]) == 0
+    assert experiment.main([*line, "--rows", "ndr", "sut", "ut", "rel", "--updates", "7"]) == 0
     printed = capsys.readouterr().out
     for text in (
         "# ctl-backward, ndr, seed 1: finished\n",
         "# ctl-backward, sut, seed 1: to be evaluated\n",
         "# ctl-backward, ut, seed 1: to be trained\n",
+        "# ctl-backward, rel, seed 1: to be evaluated\n",
         f"# cogs, sut, seed 1: to be trained, once there is {tmp_path / 'data-bin' / 'cogs'}\n",
     ):
         assert text in printed
-    assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 6
+    assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 8
 
 
 def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

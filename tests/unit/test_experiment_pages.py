@@ -8,25 +8,32 @@ from typing import Any
 
 import pytest
 
+from sut_fairseq.cli import _experiment_evaluation, experiment
 from sut_fairseq.cli._experiment_figures import draw_curves
-from sut_fairseq.experiments import pages, reading, records, results
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import pages, reading, records, report, results
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
+from sut_fairseq.experiments.records import Session
 from sut_fairseq.experiments.schema import Claim
-from tests.unit.test_experiment_tables import FORWARD, LOG, run
+from tests.unit.test_experiment_tables import FORWARD, LOG, SESSION, run
 
 CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 
 
 def verdict(runs: list[Path], **changes: Any) -> Found:
     """What becomes of a claim beside these runs."""
-    experiment = replace(reading.read("ctl"), claims=[replace(CLAIM, **changes)])
-    return check_claims([experiment], results.collect(runs))[0]
+    ctl = replace(reading.read("ctl"), claims=[replace(CLAIM, **changes)])
+    return check_claims([ctl], results.collect(runs))[0]
 
 
 def as_size(path: Path, size: str, updates: int | None = 5) -> Path:
     """The same run in another size."""
     records.write_record(path, replace(records.read_record(path), size=size, updates=updates))
     return path
+
+
+def with_sessions(path: Path, *sessions: Session) -> None:
+    records.write_record(path, replace(records.read_record(path), sessions=[*sessions]))
 
 
 @pytest.mark.parametrize(("mean", "met"), [(98.0, True), (97.9, False)])
@@ -56,6 +63,43 @@ def test_runs_that_do_not_count(tmp_path: Path) -> None:
     assert verdict(others).verdict is Verdict.NOT_RUN
     assert verdict(others, group="9").verdict is Verdict.NOT_RUN
     assert verdict(others, model="lstm").verdict is Verdict.REDUCED
+
+
+def test_unfinished_trainings_do_not_count(tmp_path: Path) -> None:
+    """The seeds that are finished do; of the others a page says that they are not."""
+    runs = [as_size(run(tmp_path, "ndr", seed, {"all": 99.0}), "paper", None) for seed in (1, 2)]
+    with_sessions(runs[1], replace(SESSION, outcome="interrupted"))
+    found = verdict(runs)
+    assert found.verdict is Verdict.AT_SIZE
+    assert found.row is not None and [*found.row.results] == [1]
+    assert verdict(runs[1:]).verdict is Verdict.NOT_RUN
+    assert "| ndr-2-5 | 2 | 5 updates | not finished |" in report.markdown(results.collect(runs))
+
+
+@pytest.mark.parametrize("command", ["compare", "evaluate"])
+def test_unfinished_trainings_are_named(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(_experiment_evaluation, "by_groups", lambda *of_run: None)
+    runs = [run(tmp_path, "ndr", seed, {"all": 99.0}) for seed in (1, 2)]
+    with_sessions(runs[1], replace(SESSION, outcome="interrupted"))
+    assert experiment.main([command, *map(str, runs)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"{runs[1]} is not finished: its results are those of the training so far."
+
+
+def test_evaluations_before_the_end_of_training_do_not_count(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    later = replace(SESSION, started="2026-11-22T11:00:00+00:00", ended="2026-11-22T12:00:00+00:00")
+    with_sessions(path, replace(SESSION, outcome="interrupted"), later)
+    assert verdict([path]).verdict is Verdict.NOT_RUN
+    groups = results.collect([path])
+    assert "Not evaluated yet." in report.markdown(groups)
+    with pytest.raises(InputError, match="has no result on `test`: run `sut-experiment evaluate"):
+        results.table(groups, [], by_group=False)
 
 
 def test_the_best_runs_speak(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sut_fairseq.cli import experiment
 from sut_fairseq.experiments import records, report, results, summaries
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
-from sut_fairseq.experiments.provenance import Code, Data
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import Record
+from tests.unit.test_experiment_tables import CODE, EVALUATED, SESSION
 
-CODE = Code(version="0.1.0")
 SETS = ("interpolation", "long_1")
 
 
@@ -26,6 +27,7 @@ def looked_up(folder: Path, model: str, split: str, seed: int, loss: float, **mo
         data=data,
         trainings={"": {"max-epoch": 50, "seed": seed, **more}},
         options=more,
+        sessions=[SESSION],
     )
     rows = [
         {
@@ -51,7 +53,7 @@ def keep(path: Path, record: Record, asked: Asked, rows: list[dict[str, str]]) -
         measure="exact match",
         rows=rows,
         code=CODE,
-        when="2026-11-22",
+        when=EVALUATED,
     )
     write(path, asked.name(), evaluated)
     return path
@@ -117,6 +119,16 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
         assert base.with_suffix(".csv").read_text().startswith("model,split,group,seeds,each,mean")
 
 
+def test_unfinished_trainings_are_left_out(tmp_path: Path) -> None:
+    runs = [looked_up(tmp_path, "additive", "noisy", seed, 0.0) for seed in (1, 2)]
+    record = records.read_record(runs[1])
+    unfinished = replace(record, sessions=[replace(SESSION, outcome="killed")])
+    records.write_record(runs[1], unfinished)
+    tables = summaries.tables(results.collect(runs))
+    assert [{*table.lines[0].rows[0].results} for table in tables] == [{1}]
+    assert not summaries.tables(results.collect(runs[1:]))
+
+
 def test_a_column_for_each_split(tmp_path: Path) -> None:
     """With the paper's number for the whole of it, of runs in the size that the summary names."""
     for split, seeds in (("cutoff_26", (1, 2)), ("cutoff_24", (1,))):
@@ -129,6 +141,7 @@ def test_a_column_for_each_split(tmp_path: Path) -> None:
                 seed=seed,
                 data=data,
                 trainings={"": {"max-update": 4000, "seed": seed}},
+                sessions=[SESSION],
             )
             rows = [
                 {"group": name, "sentences": "10", "percent": f"{seed}"} for name in ("27", "all")
@@ -149,6 +162,7 @@ def test_a_column_for_a_group_of_each_split(tmp_path: Path) -> None:
             seed=1,
             data=data,
             trainings={"": {"seed": 1}},
+            sessions=[SESSION],
         )
         errors = {shown: "0.25", "all": "0.5"}
         rows = [

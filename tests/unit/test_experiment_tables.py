@@ -26,6 +26,18 @@ from sut_fairseq.experiments.records import Record, Session
 
 CODE = Code(version="0.1.0", commit="0123456789abcdef", changed=True)
 FORWARD = Data(folder="data-bin/ctl-forward", dataset="ctl", split="forward", digest="d1")
+COMPUTER = Computer(processor="CPU", cores=2, threads="1", gpus=[], python="3", torch="2")
+SESSION = Session(
+    stage="",
+    command=["fairseq-train"],
+    code=CODE,
+    computer=COMPUTER,
+    started="2026-11-22T10:00:00+00:00",
+    ended="2026-11-22T10:00:05+00:00",
+    seconds=5.0,
+    outcome="finished",
+)
+EVALUATED = "2026-11-22T10:01:00+00:00"
 
 
 def run(
@@ -38,17 +50,6 @@ def run(
     subset: str = "test",
 ) -> Path:
     """The folder of a run that has been trained and evaluated."""
-    computer = Computer(processor="CPU", cores=2, threads="1", gpus=[], python="3", torch="2")
-    session = Session(
-        stage="",
-        command=["fairseq-train"],
-        code=CODE,
-        computer=computer,
-        started="2026-11-22T10:00:00+00:00",
-        ended="2026-11-22T10:00:05+00:00",
-        seconds=5.0,
-        outcome="finished",
-    )
     record = Record(
         experiment="ctl",
         model=model,
@@ -57,7 +58,7 @@ def run(
         updates=updates,
         data=data,
         trainings={"": {"max-update": updates, "seed": seed}},
-        sessions=[session],
+        sessions=[SESSION],
     )
     path = folder / f"{model}-{seed}-{updates}"
     path.mkdir(exist_ok=True)
@@ -72,7 +73,7 @@ def evaluate(run: Path, data: Data, groups: Mapping[str, float], asked: Asked) -
         for name, percent in groups.items()
     ]
     evaluated = Evaluated(
-        asked=asked, data=data, measure="accuracy", rows=rows, code=CODE, when="2026-11-22"
+        asked=asked, data=data, measure="accuracy", rows=rows, code=CODE, when=EVALUATED
     )
     write(run, asked.name(), evaluated)
 
@@ -162,10 +163,10 @@ def test_sweeps_have_a_row_for_each_threshold(tmp_path: Path) -> None:
         )
     ]
     evaluated = Evaluated(
-        asked=asked, data=FORWARD, measure="accuracy", rows=rows, code=CODE, when="now"
+        asked=asked, data=FORWARD, measure="accuracy", rows=rows, code=CODE, when=EVALUATED
     )
     write(one, asked.name(), evaluated)
-    plain, sweep = read_evaluations(one)
+    plain, sweep = read_evaluations(one, records.read_record(one))
     assert plain.asked.plain and sweep.values() == {
         "reference 0.5": 10,
         "reference 0.9": 20,
