@@ -18,6 +18,7 @@ from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records, results
 from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import published
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Evaluation, Experiment
@@ -138,8 +139,8 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
         raise InputError("--alpha-threshold is what --sweep varies: leave one of them out.")
     if usual.kind == "translation" and arguments.sweep is None:
         _refuse(arguments, _OF_GROUPS, f"translations by {experiment.name}")
-        data = arguments.data or Path(record.data.folder)
-        document = _translate(arguments, data, run / "checkpoints", usual)
+        data = evaluating.data_of(record, arguments.data)
+        document = _translate(arguments, Path(data.folder), run / "checkpoints", usual)
         if all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen")):
             _keep_scores(arguments, run, usual, data, document)
         return
@@ -231,7 +232,7 @@ def _keep_scores(
     arguments: argparse.Namespace,
     run: Path,
     usual: Evaluation,
-    data: Path,
+    data: Data,
     document: dict[str, Any],
 ) -> None:
     """Write the scores where compare and report look for them."""
@@ -247,7 +248,7 @@ def _keep_scores(
     ]
     evaluated = Evaluated(
         asked=asked,
-        data=provenance.describe_data(data),
+        data=data,
         measure="BLEU and chrF",
         rows=rows,
         code=provenance.describe_code(),

@@ -134,6 +134,23 @@ def checkpoint_of(run: Path, experiment: Experiment) -> Path:
     return run / file
 
 
+def data_of(record: Record, other: str | Path | None) -> Data:
+    """What a run is evaluated on: another prepared folder, or that of its training.
+
+    Raises:
+        InputError: if there is none, or that of the training holds other data by now.
+    """
+    if other is not None:
+        return provenance.describe_data(Path(other))
+    data = provenance.describe_data(Path(record.data.folder))
+    if data.digest != record.data.digest:
+        raise InputError(
+            f"{data.folder} holds other data than at the time of the training: prepare them again "
+            f"as they were, or evaluate on what is there now with --data {data.folder}."
+        )
+    return data
+
+
 def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> list[str]:
     """Arguments of `sut-evaluate`.
 
@@ -144,10 +161,10 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
         asked: what is wanted.
 
     Raises:
-        InputError: if the run has no checkpoint yet.
+        InputError: if the run has no checkpoint yet, or its data have changed.
     """
     checkpoint = checkpoint_of(run, experiment)
-    data = provenance.describe_data(Path(asked.data or record.data.folder))
+    data = data_of(record, asked.data)
     line = ["--path", str(checkpoint), "--gen-subset", asked.subset, "--data", data.folder]
     if asked.by:
         line += ["--by", asked.by, "--bins", "all"]
@@ -183,7 +200,7 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> Non
         rows = list(csv.DictReader(file))
     evaluated = Evaluated(
         asked=asked,
-        data=provenance.describe_data(Path(asked.data or record.data.folder)),
+        data=data_of(record, asked.data),
         measure=usual_measure(experiment),
         rows=rows,
         code=provenance.describe_code(),
@@ -200,12 +217,14 @@ def write(run: Path, name: str, evaluated: Evaluated) -> None:
 def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
     """The evaluations of what a run is now, the plain ones first.
 
-    Those made before its training went on are of other parameters, and left out.
+    Those made before its training went on are of other parameters and left out, as are those that
+    say they are on its data and are on others.
     """
     found = []
     for path in sorted(run.glob(f"*{SUFFIX}")):
         content, place = json_files.read_json(path), Place(path, {})
         evaluated = build(Evaluated, content, place)
-        if evaluated.when >= record.trained_until:
+        its_data = evaluated.asked.data is not None or evaluated.data.digest == record.data.digest
+        if its_data and evaluated.when >= record.trained_until:
             found.append(evaluated)
     return sorted(found, key=lambda one: not one.asked.plain)

@@ -242,6 +242,29 @@ def test_the_checkpoint_that_is_evaluated(
     assert line[:2] == ["--path", str(file)]
 
 
+def test_data_that_changed_since_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused, unless they are asked for as other data; older results do not count."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "checkpoint_best.pt").touch()
+    (path / "test-by-depth.csv").touch()
+    record, ctl = records.read_record(path), reading.read("ctl")
+    now = replace(FORWARD, digest="d2")
+    monkeypatch.setattr(provenance, "describe_data", lambda _: now)
+    sentence = r"data-bin/ctl-forward holds other data than at the time of the training: .* --data"
+    for evaluate_it in (evaluating.command, evaluating.keep):
+        with pytest.raises(InputError, match=sentence):
+            evaluate_it(path, record, ctl, Asked(by="depth"))
+    elsewhere = Asked(data=FORWARD.folder)
+    assert "--data" in evaluating.command(path, record, ctl, elsewhere)
+    evaluate(path, now, {"all": 99.0}, Asked(by="depth"))
+    assert read_evaluations(path, record) == []
+    evaluate(path, now, {"all": 99.0}, elsewhere)
+    assert [one.asked.plain for one in read_evaluations(path, record)] == [False]
+
+
 def test_a_kept_run_is_read_like_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tables are the same, its curve is there without the log, and no folder is named."""
     monkeypatch.chdir(tmp_path)
