@@ -15,13 +15,16 @@ from sut_fairseq.experiments.evaluating import SUFFIX
 from sut_fairseq.experiments.json_files import read_json, write_json
 from sut_fairseq.experiments.reading import is_file
 from sut_fairseq.experiments.records import RECORD, Record, read_record
+from sut_fairseq.experiments.typed import Place, build
 
 
 def keep(run: Path, folder: Path) -> Path:
     """Write what is kept of a run into `folder/EXPERIMENT/DATA-RUN`, and return that folder.
 
+    Kept before, it is kept as it is now. Files that others put there stay.
+
     Raises:
-        InputError: if it is no run, or one that has not come to its end.
+        InputError: if it is no run, one that has not come to its end, or another run is kept there.
     """
     record = read_record(run)
     if not record.finished():
@@ -30,12 +33,33 @@ def keep(run: Path, folder: Path) -> Path:
     kept = folder / (Path(name).stem if is_file(name) else name) / _name(run, record)
     if kept.resolve() == run.resolve():
         return kept
+    documents = {path: _without_folders(read_json(path)) for path in _documents(run)}
+    _check_same(kept, build(Record, documents[run / RECORD], Place(run / RECORD, {})), run)
     kept.mkdir(parents=True, exist_ok=True)
-    costs = [run / COSTS] if (run / COSTS).is_file() else []
-    for path in (run / RECORD, *costs, *sorted(run.glob(f"*{SUFFIX}"))):
-        write_json(kept / path.name, _without_folders(read_json(path)))
+    for gone in {path.name for path in _documents(kept)} - {path.name for path in documents}:
+        (kept / gone).unlink()
+    for path, document in documents.items():
+        write_json(kept / path.name, document)
     write_curve(kept, read_curve(run))
     return kept
+
+
+def _documents(run: Path) -> list[Path]:
+    """What is kept of a run besides its curve."""
+    files = [run / RECORD, run / COSTS, *sorted(run.glob(f"*{SUFFIX}"))]
+    return [path for path in files if path.is_file()]
+
+
+def _check_same(kept: Path, record: Record, run: Path) -> None:
+    """Refuse to replace what is kept of another run of the same name."""
+    if not (kept / RECORD).is_file():
+        return
+    before = read_record(kept)
+    if (before.key(), before.seed) != (record.key(), record.seed):
+        raise InputError(
+            f"{kept} holds a run of other settings than {run}: rename the folder of the run, or "
+            "keep it elsewhere with another --into."
+        )
 
 
 def _name(run: Path, record: Record) -> str:

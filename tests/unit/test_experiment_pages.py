@@ -15,7 +15,8 @@ from sut_fairseq.experiments import pages, reading, records, report, results
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
 from sut_fairseq.experiments.records import Session
 from sut_fairseq.experiments.schema import Claim
-from tests.unit.test_experiment_tables import FORWARD, LOG, SESSION, run
+from tests.unit.test_experiment_curves import LOG
+from tests.unit.test_experiment_tables import FORWARD, SESSION, run
 
 CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 

@@ -11,9 +11,7 @@ import pytest
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
-    curves,
     evaluating,
-    keeping,
     provenance,
     reading,
     records,
@@ -263,96 +261,3 @@ def test_data_that_changed_since_the_training(
     assert read_evaluations(path, record) == []
     evaluate(path, now, {"all": 99.0}, elsewhere)
     assert [one.asked.plain for one in read_evaluations(path, record)] == [False]
-
-
-def test_a_kept_run_is_read_like_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tables are the same, its curve is there without the log, and no folder is named."""
-    monkeypatch.chdir(tmp_path)
-    data = replace(FORWARD, folder=str(tmp_path / "data-bin" / "ctl-forward"))
-    path = run(tmp_path, "ndr", 1, {"all": 90.0}, data=data)
-    (path / "train.log").write_text(LOG)
-    kept = keeping.keep(path, tmp_path / "kept")
-    assert kept == tmp_path / "kept" / "ctl" / f"ctl-forward-{path.name}"
-    assert {one.name for one in kept.iterdir()} == {
-        "run.json",
-        "curve.csv",
-        "test-by-depth.evaluation.json",
-    }
-    assert str(tmp_path) not in "".join(one.read_text() for one in kept.iterdir())
-    assert records.read_record(kept) == replace(records.read_record(path), data=FORWARD)
-    tables = [results.table(results.collect([one]), [], True) for one in (path, kept)]
-    assert [rows[0].pop("first run") for rows in tables] == [path.name, kept.name]
-    assert tables[0] == tables[1]
-    assert curves.read_curve(kept) == curves.read_curve(path) != []
-    assert keeping.keep(kept, tmp_path / "kept") == kept
-    (path / "run.json").write_text((path / "run.json").read_text().replace("finished", "killed"))
-    with pytest.raises(InputError, match="has not come to its end: train on"):
-        keeping.keep(path, tmp_path / "kept")
-
-
-LOG = """2026-11-22 13:00:00 | INFO | fairseq.trainer | begin training epoch 1
-2026-11-22 13:00:01 | INFO | train_inner | {"epoch": 1, "nll_loss": "2", "num_updates": "20"}
-2026-11-22 13:00:02 | INFO | train_inner | {"epoch": 1, "nll_loss": "9", "num_updates": "40"}
-2026-11-22 13:00:03 | INFO | valid | {"epoch": 1, "valid_nll_loss": "1.5", "valid_ppl": "2.83", \
-"valid_accuracy": "12.5", "valid_best_accuracy": "12.5", "valid_num_updates": "40"}
-2026-11-22 13:00:04 | INFO | train | {"epoch": 1, "train_nll_loss": "1", "train_num_updates": "40"}
-2026-11-22 13:01:02 | INFO | train_inner | {"epoch": 1, "nll_loss": "1", "num_updates": "40"}
-2026-11-22 13:01:03 | INFO | train_inner | {"epoch": 1, "nll_
-"""
-
-
-LOGS_OF_ALL = {
-    "json": (
-        "2026-01-01 10:00:00 | INFO | fairseq_cli.train | {'_name': None}\n"
-        '2026-01-01 10:00:01 | INFO | train_inner | {"epoch": 1, "update": 0.5, "nll_loss": "3.5", '
-        '"wps": "9", "num_updates": "2", "lr": "0.1"}\n'
-        '2026-01-01 10:00:02 | INFO | train_inner | {"epoch": 1, "update": 1, "nll_loss": "2.5", '
-        '"num_updates": "4"}\n'
-        '2026-01-01 10:00:03 | INFO | valid | {"epoch": 1, "valid_nll_loss": "2.75", '
-        '"valid_num_updates": "4", "valid_best_loss": "1"}\n'
-        '2026-01-01 10:00:04 | INFO | train | {"epoch": 1, "train_nll_loss": "3", '
-        '"train_encoder_depth": "8", "train_num_updates": "4"}\n'
-        "2026-01-01 10:00:05 | INFO | valid | {broken\n"
-    ),
-    "plain": (
-        "2026-01-01 10:00:01 | INFO | train_inner | epoch 001:      2 / 4 nll_loss=3.5, wps=9, "
-        "num_updates=2, lr=0.1\n"
-        "2026-01-01 10:00:02 | INFO | train_inner | epoch 001:      4 / 4 nll_loss=2.5, "
-        "num_updates=4\n"
-        "2026-01-01 10:00:03 | INFO | valid | epoch 001 | valid on 'valid' subset | nll_loss 2.75 "
-        "| num_updates 4 | best_loss 1\n"
-        "2026-01-01 10:00:04 | INFO | train | epoch 001 | nll_loss 3 | encoder_depth 8 | "
-        "num_updates 4\n"
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", LOGS_OF_ALL)
-def test_curves_with_all_of_training(kind: str) -> None:
-    """In both formats; epochs stand for what is logged at no other time."""
-    lines = LOGS_OF_ALL[kind].splitlines()
-    assert curves.read_log(lines, all_of_training=True) == [
-        curves.Point(2, "train", "lr", 0.1),
-        curves.Point(2, "train", "nll_loss", 3.5),
-        curves.Point(4, "train", "encoder_depth", 8.0),
-        curves.Point(4, "train", "nll_loss", 2.5),
-        curves.Point(4, "valid", "nll_loss", 2.75),
-    ]
-    assert [point.value for point in curves.read_log(lines)] == [3.5, 2.5, 2.75]
-
-
-def test_curves() -> None:
-    """An update that a resumed training made again counts once; halves of lines do not count."""
-    assert curves.read_log(LOG.splitlines()) == [
-        curves.Point(20, "train", "nll_loss", 2.0),
-        curves.Point(40, "train", "nll_loss", 1.0),
-        curves.Point(40, "valid", "accuracy", 12.5),
-        curves.Point(40, "valid", "nll_loss", 1.5),
-    ]
-
-
-def test_a_damaged_curve(tmp_path: Path) -> None:
-    assert curves.read_curve(tmp_path) == []
-    (tmp_path / "curve.csv").write_text("update,subset,measure\n1,valid,accuracy\n")
-    with pytest.raises(InputError, match=r"curve.csv is damaged .*: remove it"):
-        curves.read_curve(tmp_path)

@@ -1,0 +1,73 @@
+"""What is kept of runs for good."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import curves, keeping, records, results
+from sut_fairseq.experiments.evaluating import Asked, read_evaluations
+from tests.unit.test_experiment_curves import LOG
+from tests.unit.test_experiment_tables import FORWARD, evaluate, run
+
+
+def test_a_kept_run_is_read_like_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables are the same, its curve is there without the log, and no folder is named."""
+    monkeypatch.chdir(tmp_path)
+    data = replace(FORWARD, folder=str(tmp_path / "data-bin" / "ctl-forward"))
+    path = run(tmp_path, "ndr", 1, {"all": 90.0}, data=data)
+    (path / "train.log").write_text(LOG)
+    kept = keeping.keep(path, tmp_path / "kept")
+    assert kept == tmp_path / "kept" / "ctl" / f"ctl-forward-{path.name}"
+    assert {one.name for one in kept.iterdir()} == {
+        "run.json",
+        "curve.csv",
+        "test-by-depth.evaluation.json",
+    }
+    assert str(tmp_path) not in "".join(one.read_text() for one in kept.iterdir())
+    assert records.read_record(kept) == replace(records.read_record(path), data=FORWARD)
+    tables = [results.table(results.collect([one]), [], True) for one in (path, kept)]
+    assert [rows[0].pop("first run") for rows in tables] == [path.name, kept.name]
+    assert tables[0] == tables[1]
+    assert curves.read_curve(kept) == curves.read_curve(path) != []
+    assert keeping.keep(kept, tmp_path / "kept") == kept
+    (path / "run.json").write_text((path / "run.json").read_text().replace("finished", "killed"))
+    with pytest.raises(InputError, match="has not come to its end: train on"):
+        keeping.keep(path, tmp_path / "kept")
+
+
+def test_a_run_is_kept_again_as_it_is_now(tmp_path: Path) -> None:
+    """What it has no longer goes, what somebody put beside it stays."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    evaluate(path, FORWARD, {"all": 50.0}, Asked(by="depth", steps=6))
+    kept = keeping.keep(path, tmp_path / "kept")
+    (kept / "note.md").write_text("Good.")
+    (path / "test-by-depth-6-steps.evaluation.json").unlink()
+    evaluate(path, FORWARD, {"all": 91.0}, Asked(by="depth"))
+    assert keeping.keep(path, tmp_path / "kept") == kept
+    assert [one.values() for one in read_evaluations(kept, records.read_record(kept))] == [
+        {"all": 91.0}
+    ]
+    assert (kept / "note.md").is_file()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 2}, {"trainings": {"": {"lr": 2}}}, {"data": replace(FORWARD, digest="d")}]
+)
+def test_another_run_of_the_same_name_is_not_mixed_in(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    runs = []
+    for search in ("x", "y"):
+        (tmp_path / search).mkdir()
+        runs.append(run(tmp_path / search, "ndr", 1, {"all": 90.0}))
+    records.write_record(runs[1], replace(records.read_record(runs[1]), **changes))
+    kept = keeping.keep(runs[0], tmp_path / "kept")
+    before = {path: path.read_bytes() for path in kept.iterdir()}
+    with pytest.raises(InputError, match="ctl-forward-ndr-1-5 holds a run of other settings than"):
+        keeping.keep(runs[1], tmp_path / "kept")
+    assert {path: path.read_bytes() for path in kept.iterdir()} == before
