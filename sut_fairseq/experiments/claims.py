@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sut_fairseq.experiments.commands import words as option_words
+from sut_fairseq.experiments.published import is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, Claim, Experiment
 
@@ -96,8 +97,9 @@ def _fitting(
 def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
     """What runs have to say about a claim, on a split of theirs."""
     record, data = group.first, group.first.data
-    of_group = (group.experiment.name, data.dataset, record.model, data.limited)
-    if of_group != (experiment.name, experiment.dataset, claim.model, False) or record.without:
+    if (group.experiment.name, record.model) != (experiment.name, claim.model) or record.without:
+        return None
+    if not is_usual(experiment, data):
         return None
     if claim.splits and data.split not in claim.splits:
         return None

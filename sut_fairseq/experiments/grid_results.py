@@ -177,6 +177,7 @@ def _cut_short(record: Record) -> str:
         f"{record.length} (`--updates`)": record.updates is not None,
         "own options": bool(record.options),
         "a part of the data": record.data.limited,
+        f"data made with {' '.join(record.data.options)}": bool(record.data.options),
     }
     return ", ".join(remark for remark, holds in remarks.items() if holds)
 

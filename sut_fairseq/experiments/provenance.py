@@ -8,7 +8,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class Data:
         folder: where it lay; empty where there is none.
         dataset, split: what `sut-prepare` calls them; empty for other folders.
         limited: whether examples were left out of it.
+        options: of `sut-prepare`, by which its sets are others than the usual ones.
         digest: of its list of files and its dictionaries, or of the options of what is drawn.
     """
 
@@ -38,6 +39,7 @@ class Data:
     dataset: str = ""
     split: str = ""
     limited: bool = False
+    options: list[str] = field(default_factory=list)
     digest: str = ""
 
 
@@ -99,9 +101,10 @@ def describe_data(data: Path) -> Data:
             )
     digest = hashlib.sha256()
     if stamp:
-        # Neither sets that were added later nor another version of the programs that came to the
-        # same text change what is trained on.
-        made = {key: value for key, value in without_added(stamp).items() if key != "recipe"}
+        # Neither sets that were added later nor another version of the programs or other options
+        # that came to the same text change what is trained on.
+        unread = ("recipe", "options")
+        made = {key: value for key, value in without_added(stamp).items() if key not in unread}
         digest.update(json.dumps(made, sort_keys=True).encode())
     else:
         parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))
@@ -113,6 +116,7 @@ def describe_data(data: Path) -> Data:
         dataset=stamp.get("dataset") or "",
         split=stamp.get("split") or "",
         limited=bool(stamp.get("limited")),
+        options=stamp.get("options") or [],
         digest=digest.hexdigest()[:16],
     )
 

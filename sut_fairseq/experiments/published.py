@@ -8,6 +8,16 @@ from sut_fairseq.experiments.schema import Experiment
 ALL = "all"  # the group of all sentences
 
 
+def is_usual(experiment: Experiment, data: Data) -> bool:
+    """Whether data are those that an experiment is about: whole, and prepared as its file says."""
+    lines = [f" {line} " for line in experiment.prepare.values()]
+    return (
+        data.dataset == experiment.dataset
+        and not data.limited
+        and all(any(f" {option} " in line for line in lines) for option in data.options)
+    )
+
+
 def tables(
     experiment: Experiment, data: Data, subset: str, by: str | None
 ) -> dict[str, dict[str, float]]:
@@ -19,7 +29,7 @@ def tables(
         subset: which set of it.
         by: the column that makes groups.
     """
-    if data.limited or not data.dataset or data.dataset != experiment.dataset:
+    if not data.dataset or not is_usual(experiment, data):
         return {}
     found: dict[str, dict[str, float]] = {}
     for table in experiment.published:

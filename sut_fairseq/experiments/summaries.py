@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sut_fairseq.experiments.evaluating import usual_measure
-from sut_fairseq.experiments.published import ALL
+from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import MEASURES, Experiment, Summary
 
@@ -121,15 +121,15 @@ def _results(
 ) -> list[Row]:
     """Results of a model on a split by group, of the runs with the most seeds."""
     size = summary.size or next(iter(experiment.sizes))
-    wanted = (experiment.name, experiment.dataset, split, model, size)
+    wanted = (experiment.name, split, model, size)
     usual = experiment.evaluation
     fitting: list[list[Row]] = [[]]
     for group in groups:
         record = group.first
         data = record.data
-        of_group = (group.experiment.name, data.dataset, data.split, record.model, record.size)
+        of_group = (group.experiment.name, data.split, record.model, record.size)
         own = record.without or record.options or record.updates
-        if of_group != wanted or own or data.limited:
+        if of_group != wanted or own or not is_usual(experiment, data):
             continue
         for evaluated in group.evaluations():
             asked = evaluated[0].asked

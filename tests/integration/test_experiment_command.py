@@ -157,7 +157,7 @@ def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     assert [line[:5] for line in shown] == [
         ["arithmetic", "lstm", "small", "test", group] for group in ("7", "8", "all")
     ]
-    assert shown[2][-1] == "74"  # the paper's
+    assert "74" not in shown[2]  # the paper's is of other sets
 
 
 @pytest.mark.slow

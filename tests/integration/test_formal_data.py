@@ -182,6 +182,8 @@ def test_files_of_ones_own(repository: Path, tmp_path: Path) -> None:
     assert "overlap: 1 of the 2 test pairs are in the training set" in taken.stdout
     assert prepared(tmp_path / "out") == {"train": 15, "valid": 5, "test": 2}
     assert identity(tmp_path / "out") == ("scan", "own", None)
+    stamp = json.loads((tmp_path / "out" / "prepared.json").read_text())
+    assert stamp["options"] == ["--valid-size 5"]
     given = run([*words, "--valid", "c"], tmp_path, **environment)
     assert prepared(tmp_path / "out") == {"train": 20, "valid": 1, "test": 2}, given.stderr
     assert "is up to date" in run([*words, "--valid", "c"], tmp_path, **environment).stdout

@@ -53,7 +53,7 @@ def cell(
     """The folder of a run that has been trained, evaluated and counted."""
     here = folder / column
     here.mkdir(parents=True, exist_ok=True)
-    data = Data(folder=f"data-bin/{column}", digest="d")
+    data = changes.get("data", Data(folder=f"data-bin/{column}", digest="d"))
     path = tables.run(here, row, seed, {}, data=data, subset="unused")
     path = path.rename(here / f"{row}-seed-{seed}")
     record = records.read_record(path)
@@ -214,12 +214,15 @@ def test_cells(tmp_path: Path) -> None:
     stopped = [replace(unfinished, outcome="interrupted")]
     cell(tmp_path, "ndr", "cogs", {"all": 3.0}, sessions=stopped)
     cell(tmp_path, "rel", "cogs", {"all": 99.0}, size="long")
+    other = Data(folder="data-bin/arithmetic", digest="d", options=["--sizes 900 9 9 9"])
+    cell(tmp_path, "ndr", "arithmetic", {"7": 9.0, "8": 9.0, "all": 9.0}, data=other)
     cogs = replace(GRID.columns["cogs"], impossible={"mix": "it is too slow"})
     found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, "cogs": cogs}))
     assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
     assert str(found["ndr", "logical_inference-full"]) == "80.0"
     sut = found["sut", "cogs"]
     assert (str(sut), sut.remark) == ("3.0†", "5 updates (`--updates`)")
+    assert found["ndr", "arithmetic"].remark == "data made with --sizes 900 9 9 9"
     assert str(found["ut", "cogs"]) == "not evaluated"
     assert str(found["ndr", "cogs"]) == "not finished"
     assert str(found["rel", "cogs"]) == "not run"  # in this size

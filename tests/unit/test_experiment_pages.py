@@ -55,11 +55,13 @@ def test_runs_that_do_not_count(tmp_path: Path) -> None:
     """Those of other models, data, or parts of data say nothing."""
     backward = replace(FORWARD, split="backward", digest="d2")
     part = replace(FORWARD, limited=True, digest="d3")
+    fewer = replace(FORWARD, options=["--sizes 900 9 9 9"], digest="d4")
     others = [
         run(tmp_path, "lstm", 1, {"all": 99.0}),
         run(tmp_path, "ndr", 1, {"all": 99.0}, updates=1, data=backward),
         run(tmp_path, "ndr", 1, {"all": 99.0}, updates=2, data=part),
         run(tmp_path, "ndr", 1, {"all": 99.0}, updates=3, subset="valid"),
+        run(tmp_path, "ndr", 1, {"all": 99.0}, updates=4, data=fewer),
     ]
     assert verdict(others).verdict is Verdict.NOT_RUN
     assert verdict(others, group="9").verdict is Verdict.NOT_RUN

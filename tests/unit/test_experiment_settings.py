@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,10 @@ def test_published_numbers(
     assert published(experiment, data, "test", model, by) == expected
     limited = Data(folder="", dataset=dataset, split=split, limited=True)
     assert published(experiment, limited, "test", model, by) == {}
+    others = replace(data, options=["--sizes 9 9 9 9"])
+    assert published(experiment, others, "test", model, by) == {}
+    usual = {split: f"{dataset} --sizes 9 9 9 9 --seed 2"}  # as the experiment has them
+    assert published(replace(experiment, prepare=usual), others, "test", model, by) == expected
     assert published(reading.read("cogs"), data, "test", model, by) == {}
 
 

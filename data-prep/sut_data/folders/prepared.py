@@ -5,13 +5,14 @@ It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json
     dataset    name of a known data set (`scan`); absent for a user's own text
     split      which of its splits (`addprim_jump`), where it has several
     limited    true where `--limit` left examples out; absent otherwise
+    options    others that make other sets than the usual ones (`--test-depths 7`), if any
     recipe     checksum of raw files, options and programs; absent for a user's own text
     made_from  checksums of the text and the options that decide what the folder holds
     counts     numbers of each set, in the order of `treatment.Counts`
     files      size in bytes of every file by its path in the folder
     also       checksums of the text of sets that were added later (`folders.adding`), if any
 
-The first three say which published result the folder compares with.
+The first four say which published result the folder compares with.
 """
 
 from __future__ import annotations

@@ -26,7 +26,10 @@ from sut_data.waiting import waiting
 # They decide how raw files become text. (What becomes of the text is `folders.making.LAYOUT`.)
 CODE = sorted(Path(sut_data.__file__).parent.rglob("*.py"))
 # Options; of every path what the files hold counts instead.
-WITHOUT_EFFECT = ("out", "raw", "processes")
+WITHOUT_EFFECT = ("out", "raw", "processes", "parser")
+# Options that leave a data set what it is: some choose its split, which has a name in the stamp, a
+# seed draws other examples of the same kind, and subwords do not change the text.
+_USUAL = (*WITHOUT_EFFECT, "limit", "split", "direction", "cutoff", "reverse", "seed", "bpe")
 
 
 def make_parser(
@@ -46,6 +49,7 @@ def make_parser(
     parser.add_argument(
         "--limit", type=whole_number, metavar="N", help=f"for a quick look, {limit}"
     )
+    parser.set_defaults(parser=parser)  # which knows the other defaults
     return parser
 
 
@@ -68,6 +72,17 @@ def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> st
         files = [(path.name, checksum(path)) for path in (*raw_files, *CODE)]
     content = json.dumps([name, options, files], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def own_options(args: argparse.Namespace) -> list[str]:
+    """Return the options that make other sets than the usual ones, such as `--test-depths 7`."""
+    found = []
+    for name, value in vars(args).items():
+        if name in _USUAL or isinstance(value, Path) or value == args.parser.get_default(name):
+            continue
+        values = value if isinstance(value, list) else [] if value is True else [value]
+        found.append(" ".join([f"--{name.replace('_', '-')}", *map(str, values)]))
+    return found
 
 
 def prepare(
@@ -99,6 +114,8 @@ def prepare(
         notes["split"] = split
     if args.limit is not None:
         notes["limited"] = True
+    if own_options(args):
+        notes["options"] = own_options(args)
     stamp = read_stamp(out)
     if stamp and stamp.get("recipe") == notes["recipe"] and is_whole(out, stamp):
         report_current(out)

@@ -12,9 +12,10 @@ import pytest
 from sut_data.errors import InputError
 from sut_data.files import read_lines
 from sut_data.folders import raw_files
+from sut_data.kit import by_depth, preparation
 from sut_data.kit import examples as dataset
-from sut_data.kit import preparation
 from sut_data.kit.examples import Example
+from sut_data.sets.scan import command as scan
 
 
 def test_checksums_are_those_of_the_files(shared_data: Path) -> None:
@@ -120,6 +121,26 @@ def test_text_of_the_parts(tmp_path: Path) -> None:
     assert (tmp_path / "train.src").read_text() == "a b\na b\n"
     assert (tmp_path / "gen.tgt").read_text() == "c\n"
     assert (tmp_path / "gen.kind").read_text() == "yes\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", []),
+        ("--limit 5 --cutoff 24", []),
+        ("--split length --raw elsewhere", []),
+        ("--valid-size 9", ["--valid-size 9"]),
+        ("--sizes 900 9 9 9 --test-depths 7", ["--sizes 900 9 9 9", "--test-depths 7"]),
+        ("--seed 3 --sizes 2 2 2 2 --test-depths 7 8", []),
+    ],
+)
+def test_options_that_make_other_sets_are_named(line: str, expected: list[str]) -> None:
+    """Neither the split, which the stamp has, nor a seed, nor --limit, which is there by itself."""
+    by_depth_options = by_depth.make_parser("p", "", by_depth.Sizes(2, 2, 2, 2), "")
+    by_depth.add_test_depths(by_depth_options, (7, 8))
+    parser = by_depth_options if "--sizes" in line else scan.make_options("p")
+    args = parser.parse_args([*line.split(), "--out", "o"])
+    assert preparation.own_options(args) == expected
 
 
 def test_a_recipe_is_files_and_options(tmp_path: Path) -> None:
