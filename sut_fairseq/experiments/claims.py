@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from sut_fairseq.experiments.commands import words as option_words
-from sut_fairseq.experiments.published import is_usual
+from sut_fairseq.experiments.evaluating import usual_column
+from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, Claim, Experiment
 
@@ -108,6 +109,9 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
         if not asked.plain or asked.subset != experiment.evaluation.subset:
             continue
         if claim.measure not in evaluated[0].measures():
+            continue
+        # Another column may have a group of that name, too.
+        if claim.group != ALL and asked.by != usual_column(experiment):
             continue
         rows = {row.group: row for row in group.rows_of(evaluated, claim.measure)}
         if claim.group in rows:

@@ -13,10 +13,11 @@ from sut_fairseq.cli._experiment_figures import draw_curves
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import pages, reading, records, report, results
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
+from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.records import Session
 from sut_fairseq.experiments.schema import Claim
 from tests.unit.test_experiment_curves import LOG
-from tests.unit.test_experiment_tables import FORWARD, SESSION, run
+from tests.unit.test_experiment_tables import FORWARD, SESSION, evaluate, run
 
 CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 
@@ -66,6 +67,14 @@ def test_runs_that_do_not_count(tmp_path: Path) -> None:
     assert verdict(others).verdict is Verdict.NOT_RUN
     assert verdict(others, group="9").verdict is Verdict.NOT_RUN
     assert verdict(others, model="lstm").verdict is Verdict.REDUCED
+
+
+def test_groups_are_those_of_the_usual_column(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    evaluate(path, FORWARD, {"9": 99.0, "all": 99.0}, Asked(by="source_length"))
+    assert verdict([path], group="9").verdict is Verdict.NOT_RUN
+    evaluate(path, FORWARD, {"9": 12.0, "all": 99.0}, Asked(by="depth"))
+    assert verdict([path], group="9").verdict is Verdict.NOT_MET
 
 
 def test_unfinished_trainings_do_not_count(tmp_path: Path) -> None:
