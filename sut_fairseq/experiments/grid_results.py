@@ -157,7 +157,9 @@ def _score(
     for one in evaluations:
         if one.asked.plain and (one.asked.subset, one.asked.by) == (usual.subset, usual.by):
             values, counts = one.values(), one.sentences()
-            groups = [name for name in column.groups or [ALL] if name in values]
+            groups = column.groups or [ALL]
+            if any(name not in values for name in groups):
+                return None
             total = sum(counts[name] for name in groups)
             if total:
                 return sum(values[name] * counts[name] for name in groups) / total

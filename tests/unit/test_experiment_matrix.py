@@ -208,6 +208,7 @@ def test_cells(tmp_path: Path) -> None:
         cell(tmp_path, *CTL, {"9": 0.0, "all": score}, seed=seed)
     operators = {"6": 0.0, "7": 90.0, "8": 80.0, "9": 70.0, "10": 0.0, "all": 48.0}
     cell(tmp_path, "ndr", "logical_inference-full", operators)
+    cell(tmp_path, "sut", "logical_inference-full", {"7": 90.0, "all": 90.0})
     cell(tmp_path, "sut", "cogs", {"all": 3.0}, updates=5)
     cell(tmp_path, "ut", "cogs", {})
     unfinished = replace(records.read_record(tmp_path / "cogs" / "ut-seed-1").sessions[0])
@@ -220,6 +221,7 @@ def test_cells(tmp_path: Path) -> None:
     found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, "cogs": cogs}))
     assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
     assert str(found["ndr", "logical_inference-full"]) == "80.0"
+    assert found["sut", "logical_inference-full"].mean is None  # it lacks two of three groups
     sut = found["sut", "cogs"]
     assert (str(sut), sut.remark) == ("3.0†", "5 updates (`--updates`)")
     assert found["ndr", "arithmetic"].remark == "data made with --sizes 900 9 9 9"
