@@ -148,7 +148,7 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
     """The user's own options of fairseq-train, as written after `--`.
 
     Raises:
-        InputError: for a word that belongs to no option.
+        InputError: for a word that belongs to no option, or a seed.
     """
     options: dict[str, list[str]] = {}
     name = ""
@@ -169,6 +169,8 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
             raise InputError(
                 f"--{name} takes one value, not {shlex.join(values)}: put it into quotes."
             )
+    if "seed" in options:  # it would be the same for all runs
+        raise InputError("after --: leave --seed out: --seeds gives each run its own.")
     return tuple((name, values[0] if values else True) for name, values in options.items())
 
 

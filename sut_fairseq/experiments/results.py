@@ -197,12 +197,19 @@ def collect(runs: Sequence[Path]) -> list[Group]:
     """Put the runs together that differ in nothing but the seed, in the order of the first ones.
 
     Raises:
-        InputError: for a folder that is no run.
+        InputError: for a folder that is no run, or two runs of the same settings and seed.
     """
     found: defaultdict[tuple[object, ...], dict[Path, Record]] = defaultdict(dict)
-    for run in runs:
+    for run in dict.fromkeys(path.resolve() for path in runs):
         record = read_record(run)
-        found[record.key()][run.resolve()] = record
+        alike = found[record.key()]
+        twin = next((path for path, one in alike.items() if one.seed == record.seed), None)
+        if twin is not None:
+            raise InputError(
+                f"{twin} and {run} are runs of the same settings and seed ({record.seed}): leave "
+                "one of them out."
+            )
+        alike[run] = record
     return [
         Group(
             experiment=read(next(iter(group.values())).experiment),

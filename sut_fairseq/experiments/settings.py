@@ -238,12 +238,14 @@ def _number(limit: Value) -> float:
 
 
 def check_options(settings: Settings, place: str) -> None:
-    """Refuse names that no option of fairseq-train can have.
+    """Refuse names that no option of fairseq-train can have, and a seed.
 
     Raises:
-        InputError: saying how options are spelt.
+        InputError: saying how options are spelt, or where seeds are given.
     """
     for name in settings:
+        if name == "seed":  # it would be the same for all runs that --seeds names
+            raise InputError(f"{place}: leave --seed out: --seeds gives each run its own.")
         if not _OPTION.fullmatch(name):
             spelt = name.lstrip("-").replace("_", "-").lower()
             raise InputError(f"{place}: options are spelt like `{spelt}`, not `{name}`.")

@@ -189,6 +189,11 @@ def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
             "model_settings: there is no model `aa` (did you mean `a`?).",
         ),
         ({"settings": {"max_update": 1}}, Choice("a", "one"), "spelt like `max-update`, not `max_"),
+        (
+            {"settings": {"seed": 5}},
+            Choice("a", "one"),
+            "settings: leave --seed out: --seeds",
+        ),
     ],
 )
 def test_bad_choices(keys: Any, choice: Choice, sentence: str, tmp_path: Path) -> None:
@@ -217,7 +222,12 @@ def test_a_users_own_options() -> None:
         *("--lr", "0.5", "--fp16", "--max-tokens", "9"),
         *("--adam-betas", "(0.9, 0.98)"),
     ]
-    for bad, sentence in ((["5"], "`5` belongs to no option"), (["--lr", "1", "2"], "one value")):
+    for bad, sentence in (
+        (["5"], "`5` belongs to no option"),
+        (["--lr", "1", "2"], "one value"),
+        (["--seed", "5"], "after --: leave --seed out: --seeds gives"),
+        (["--seed=5"], "after --: leave --seed out: --seeds gives"),
+    ):
         with pytest.raises(InputError, match=sentence):
             read_words(bad)
 

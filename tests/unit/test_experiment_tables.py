@@ -105,6 +105,16 @@ def test_seeds_of_the_same_settings_are_put_together(tmp_path: Path) -> None:
     ]
 
 
+def test_two_runs_of_one_seed_are_refused(tmp_path: Path) -> None:
+    """The same folder may be named twice."""
+    one = run(tmp_path, "ndr", 1, {"all": 98})
+    assert [*results.collect([one, one])[0].runs] == [one]
+    (tmp_path / "again").mkdir()
+    two = run(tmp_path / "again", "ndr", 1, {"all": 12})
+    with pytest.raises(InputError, match=f"^{one} and {two} are runs of the same settings and"):
+        results.collect([one, two])
+
+
 def test_sets_like_training(tmp_path: Path) -> None:
     one = run(tmp_path, "geometric", 1, {"all": 16})
     evaluate(one, FORWARD, {"all": 90}, Asked(subset="valid", by="depth"))
