@@ -91,15 +91,16 @@ class Evaluated:
         return [name for name in MEASURES if any(row.get(name) for row in self.rows)]
 
     def values(self, measure: str = "percent") -> dict[str, float]:
-        """Results by group; of a sweep, on all sentences by threshold."""
+        """Results by group; of a sweep, on all sentences by threshold. Rows may have none."""
+        rows = [row for row in self.rows if row.get(measure)]
         if not self.asked.thresholds:
-            return {row["group"]: float(row[measure]) for row in self.rows}
+            return {row["group"]: float(row[measure]) for row in rows}
         modes = {row["mode"] for row in self.rows}
         return {
             f"{row['mode']} {row['alpha_threshold']}"
             if len(modes) > 1
             else row["alpha_threshold"]: float(row[measure])
-            for row in self.rows
+            for row in rows
             if row["group"] == ALL
         }
 

@@ -69,9 +69,10 @@ def _section(group: Group) -> str:
     parts = [f"## {group.title}", f"`{called(group)}`", _runs(group)]
     evaluations = group.evaluations()
     parts += [
-        _results(one[0].asked, measure, group.rows_of(one, measure))
+        _results(one[0].asked, measure, found)
         for one in evaluations
         for measure in one[0].measures()
+        if (found := group.rows_of(one, measure))
     ]
     if not evaluations:
         parts.append("Not evaluated yet.")

@@ -181,6 +181,23 @@ def test_sweeps_have_a_row_for_each_threshold(tmp_path: Path) -> None:
         "search 0.5": 30,
     }
     assert "| alpha_threshold | seed 1 |" in report.markdown(results.collect([one]))
+    # What search alone measures has no rows in the other mode.
+    searched = [{**rows[0], "before_eos": ""}, {**rows[2], "before_eos": "35"}]
+    write(one, asked.name(), replace(evaluated, rows=searched))
+    assert read_evaluations(one, records.read_record(one))[1].values("before_eos") == {
+        "search 0.5": 35
+    }
+    assert "| search 0.5 | 35.00 |" in report.markdown(results.collect([one]))
+
+
+def test_a_measure_that_one_of_the_runs_lacks(tmp_path: Path) -> None:
+    """There is no table of it."""
+    runs = [run(tmp_path, "ndr", seed, {"all": 95}) for seed in (1, 2)]
+    (evaluated,) = read_evaluations(runs[0], records.read_record(runs[0]))
+    more = replace(evaluated, rows=[{**evaluated.rows[0], "before_eos": "97"}])
+    write(runs[0], more.asked.name(), more)
+    page = report.markdown(results.collect(runs))
+    assert "Set `test`, in per cent:" in page and "before" not in page
 
 
 def test_folders_without_runs(tmp_path: Path) -> None:
