@@ -44,14 +44,14 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C and a polite kill wait for the end of the block.
+    """Let Ctrl-C, a polite kill and Slurm's warning wait for the end of the block.
 
     Python drops an exception that a handler raises while it runs what must run after a fork.
     """
     came: list[tuple[int, FrameType | None]] = []
     handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             handler = signal.getsignal(number)
             if callable(handler):
                 handlers[number] = handler

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sut_data.interrupts import uninterrupted
 from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance, records, training_process
@@ -176,7 +177,8 @@ class Trainer:
     def _stage(self, run: Run, training: Training, device: int, lock: int) -> str:
         """Run one training unless it is finished; returns why it failed, or nothing.
 
-        One that was told to stop has not failed; it stops the others.
+        One that was told to stop has not failed; it stops the others. If this process is told to,
+        it passes that on.
         """
         record = records.read_record(run.folder)
         what = f"{run.choice.model}, seed {run.seed}"
@@ -199,22 +201,34 @@ class Trainer:
         on = run.data.folder or " ".join(["data drawn for", run.data.dataset, run.data.split])
         self._say(f"training {what} on {on.rstrip()} (log: {log})")
         start, written = records.now(), log.stat().st_size if log.exists() else 0
-        process = self._start(training.command(), log, device, lock)
+        process: subprocess.Popen[bytes] | None = None
+        status: int | None = None
         try:
+            with uninterrupted():  # a signal must find the process that it is passed on to
+                process = self._start(training.command(), log, device, lock)
+                self._processes.add(process)
             self._wait_for(process, log, written, training.updates)
+        except BaseException as told:
+            if process is not None:
+                training_process.tell_to_stop(process, told)
+                process.wait()  # it has the time to save
+            raise
         finally:
             end = records.now()
+            if process is not None:
+                self._processes.discard(process)
+                status = process.returncode
             session = replace(
                 session,
                 ended=end.isoformat(timespec="seconds"),
                 seconds=round((end - start).total_seconds(), 1),
-                outcome=training_process.outcome(process.returncode),
+                outcome=training_process.outcome(status),
             )
             records.write_record(run.folder, replace(record, sessions=[*past, session]))
-        if process.returncode == UNFINISHED:
+        if status == UNFINISHED:
             self._stopped.set()
             return ""
-        if process.returncode:
+        if status:
             return f"the training of {what} failed; {log} ends: {training_process.last_line(log)}"
         self._say(f"trained {what} in {session.seconds:,.0f} s")
         return ""
@@ -242,24 +256,13 @@ class Trainer:
     def _wait_for(
         self, process: subprocess.Popen[bytes], log: Path, written: int, updates: int | None
     ) -> None:
-        """Wait for the end of fairseq-train, and show its progress if it is the only one.
-
-        If this process is told to stop, so is that one, and has the time to save.
-        """
-        self._processes.add(process)
-        try:
-            if self._stopped.is_set():  # after the others had been told
-                process.terminate()
-            if self._jobs == 1:
-                with Progress(updates) as progress:
-                    training_process.follow(process, log, written, progress)
-            process.wait()
-        except BaseException as end:
-            training_process.tell_to_stop(process, end)
-            process.wait()
-            raise
-        finally:
-            self._processes.discard(process)
+        """Wait for the end of fairseq-train, and show its progress if it is the only one."""
+        if self._stopped.is_set():  # after the others had been told
+            process.terminate()
+        if self._jobs == 1:
+            with Progress(updates) as progress:
+                training_process.follow(process, log, written, progress)
+        process.wait()
 
 
 def _closed(folder: Path, session: Session) -> Session:
