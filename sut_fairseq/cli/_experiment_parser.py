@@ -100,7 +100,8 @@ def build(program: str) -> Parser:
         type=Path,
         metavar="DIR",
         help="write a folder of pages: whether the papers' numbers are reached, and a page with "
-        "pictures for each experiment; DIR/notes/EXPERIMENT.md is text that its page takes in",
+        "pictures (PNG and CSV) for each experiment; DIR/notes/EXPERIMENT.md is text that its page "
+        "takes in",
     )
     parts["keep"].add_argument(
         "--into", type=Path, required=True, metavar="DIR",

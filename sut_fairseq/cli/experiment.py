@@ -204,7 +204,7 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for table in found:
         base = folder / f"{table.experiment}-{table.name}"
-        _write_csv(base.with_suffix(".csv"), table.cells(), summaries.COLUMNS)
+        summaries.write_cells(table, base.with_suffix(".csv"))
         _experiment_figures.draw_table(table, base.with_suffix(".png"))
         print(f"{table.summary.title}: {base}.png, {base}.csv", file=sys.stderr)
 
@@ -221,13 +221,11 @@ def _check_files(**files: Path | None) -> None:
             check_writable(file, f"--{option}")
 
 
-def _write_csv(
-    file: Path | None, rows: Sequence[dict[str, str]], columns: Sequence[str] = results.COLUMNS
-) -> None:
+def _write_csv(file: Path | None, rows: Sequence[dict[str, str]]) -> None:
     if file is None:
         return
     with written_whole(file) as partial, open(partial, "w", newline="", encoding="utf-8") as opened:
-        writer = csv.DictWriter(opened, columns)
+        writer = csv.DictWriter(opened, results.COLUMNS)
         writer.writeheader()
         writer.writerows(rows)
 

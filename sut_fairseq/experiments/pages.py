@@ -16,7 +16,7 @@ from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, known, read
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment, shown
-from sut_fairseq.experiments.summaries import Table, tables
+from sut_fairseq.experiments.summaries import Table, tables, write_cells
 
 INDEX = "index.md"
 NOTES = Path("notes")
@@ -153,6 +153,8 @@ def _page(
         parts.append(f"![held-out {experiment.metric} by update]({picture})")
     for table in tables(groups):
         picture = PICTURES / f"{experiment.name}-{table.name}.png"
+        rows = picture.with_suffix(".csv")
         draw_table(table, folder / picture)
-        parts.append(f"![{table.summary.title}]({picture})")
+        write_cells(table, folder / rows)
+        parts.append(f"![{table.summary.title}]({picture})\n\n[CSV]({rows})")
     return "\n\n".join(parts) + "\n\n" + report.markdown(groups)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.cli import experiment
-from sut_fairseq.experiments import records, report, results, summaries
+from sut_fairseq.experiments import pages, records, report, results, summaries
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import Record
@@ -117,6 +117,10 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
         base = figures / f"long_lookup_tables-{name}"
         assert base.with_suffix(".png").stat().st_size > 1000
         assert base.with_suffix(".csv").read_text().startswith("model,split,group,seeds,each,mean")
+    pages.write(results.collect(runs), tmp_path, *[lambda *drawn: False] * 3)
+    file = "pictures/long_lookup_tables-table-3.csv"
+    assert (tmp_path / file).read_bytes() == (figures / Path(file).name).read_bytes()
+    assert f"table-3.png)\n\n[CSV]({file})\n" in (tmp_path / "long_lookup_tables.md").read_text()
 
 
 def test_unfinished_trainings_are_left_out(tmp_path: Path) -> None:
