@@ -12,7 +12,7 @@ from types import FrameType
 UNFINISHED = 75
 
 # From Slurm before it ends a job, from whoever asks politely, and Ctrl-C.
-_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
 class Interruption:
@@ -66,6 +66,6 @@ def _pass_on(number: int, frame: FrameType | None) -> None:
 def _handle(handler: signal._HANDLER) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
-    for number in _SIGNALS:
+    for number in SIGNALS:
         if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler, _pass_on):
             signal.signal(number, handler)

@@ -74,13 +74,7 @@ class Stop:
 
         @functools.wraps(validate_and_save)
         def after(cfg: Any, trainer: Any, task: Any, epoch_itr: Any, *rest: Any) -> Any:
-            try:
-                losses, finished = validate_and_save(cfg, trainer, task, epoch_itr, *rest)
-            except RuntimeError as error:
-                if not self._cut_off(error, trainer):
-                    raise
-                logger.warning("the validation was cut off: its workers were told to stop as well")
-                losses, finished = [None], False
+            losses, finished = validate_and_save(cfg, trainer, task, epoch_itr, *rest)
             if not finished and self._asked(trainer):
                 self._end(cfg.checkpoint, trainer, epoch_itr)
             return losses, finished
@@ -95,15 +89,6 @@ class Stop:
         flag = torch.tensor(int(asked), device=trainer.device)
         group = trainer.data_parallel_process_group
         return bool(distributed_utils.all_reduce(flag, group, op="max").item())
-
-    def _cut_off(self, error: RuntimeError, trainer: Any) -> bool:
-        """Whether the signal to this process went to its data workers too, and killed them.
-
-        Where there are several processes, the others wait for this one's part of the validation,
-        and nothing can be saved together.
-        """
-        told = self._interruption.asked is not None and trainer.data_parallel_world_size == 1
-        return told and "DataLoader worker" in str(error)
 
     def _end(self, cfg: Any, trainer: Any, epoch_itr: Any) -> None:
         updates = trainer.get_num_updates()

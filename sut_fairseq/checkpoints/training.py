@@ -18,6 +18,7 @@ from fairseq.models.ema.ema import EMA
 from sut_fairseq._excepthook import is_command
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.batches import keep_batches
+from sut_fairseq.checkpoints.data_workers import keep_data_workers
 from sut_fairseq.checkpoints.integrity import check_whole
 from sut_fairseq.checkpoints.interruption import Interruption
 from sut_fairseq.checkpoints.resuming import find_start
@@ -176,6 +177,7 @@ def _train_no_further_than_asked(trainer: Any) -> None:
 @functools.cache
 def _end_when_told() -> None:
     """Let signals end the training after an update."""
+    keep_data_workers()
     interruption = Interruption()
     Stop(interruption).install()
     interruption.listen()

@@ -297,6 +297,7 @@ def _be_the_command(
     if own_group:
         os.setpgid(0, 0)
     torch.set_num_threads(1)
+    multiprocessing.set_start_method(None, force=True)  # the platform's, for its own processes
     # No test cuts the power, and waiting for the disk at every save takes half of some tests' time.
     os.fsync = lambda file: None
     for number, path in enumerate(paths):

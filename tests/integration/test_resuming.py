@@ -95,19 +95,31 @@ def test_a_signal_ends_it_after_an_update(
     assert_same_end(tmp_path, folder)
 
 
-@pytest.mark.slow  # each process that reads data takes seconds to start
+@pytest.mark.slow  # two trainings each
+@pytest.mark.parametrize(
+    "moment", ["begin validation", "begin training epoch 2", '"num_updates": "2"']
+)
+@pytest.mark.parametrize("buffer", [0, 10])
 def test_a_signal_to_all_processes(
-    data: Path, whole: tuple[Finished, Path], tmp_path: Path
+    moment: str, buffer: int, data: Path, whole: tuple[Finished, Path], tmp_path: Path
 ) -> None:
-    """As Slurm sends it: it kills the processes that read the data, in the middle of validating."""
+    """As Slurm sends it: while it validates, waits for the first batch, and in an update."""
     uninterrupted, folder = whole
-    options = (*LENGTH, "--num-workers", 2, "--validate-interval-updates", 1)
+    options = (*LENGTH, "--num-workers", 2, "--data-buffer-size", buffer)
+    options += ("--validate-interval-updates", 1) if moment == "begin validation" else ()
     with start("fairseq-train", *training(data, tmp_path, *TINY, *options)) as running:
-        assert running.wait_for(lambda: running.stdout.count("begin validation") >= 2)
-        for process in (running.pid, *children(running.pid)):
+        times = 2 if moment == "begin validation" else 1
+        assert running.wait_for(
+            lambda: running.stdout.count(moment) >= times and len(children(running.pid)) >= 2
+        )
+        workers = children(running.pid)
+        for process in (running.pid, *workers):
             os.kill(process, signal.SIGTERM)
         interrupted = running.finished(ok=False)
     assert interrupted.status == UNFINISHED, interrupted.stderr[-2000:]
+    assert interrupted.stderr.count("SIGTERM: when") == 1
+    assert "Traceback" not in interrupted.stderr
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
     resumed = train(data, tmp_path, *TINY, *LENGTH)
     assert curve(interrupted) + curve(resumed) == curve(uninterrupted)
     assert_same_end(tmp_path, folder)

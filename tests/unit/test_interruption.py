@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,11 +10,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from torch.utils.data import DataLoader
 
 from sut_fairseq.checkpoints import interruption
+from sut_fairseq.checkpoints.data_workers import keep_data_workers
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption
 
 # A process that trains, and looks now and then whether it was told to stop. It imports the module
@@ -134,3 +138,37 @@ def test_another_thread_changes_nothing() -> None:
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def reads(told: Connection, number: signal.Signals | None) -> None:
+    """Begin to read data with two workers, signal them, read the rest; or end while they live."""
+    keep_data_workers()
+    batches = iter(DataLoader(range(100), batch_size=1, num_workers=2))
+    read = [int(next(batches))]
+    workers = [child.pid for child in multiprocessing.active_children()]
+    told.send(workers)
+    if number is None:
+        global alive  # as the iterator of a training that is cut off
+        alive = batches
+        sys.exit(UNFINISHED)
+    for worker in workers:
+        os.kill(worker or 0, number)
+    told.send(read + [int(batch) for batch in batches])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, None])
+def test_data_workers_end_with_the_training(number: signal.Signals | None) -> None:
+    """And not before, whatever signal they get."""
+    hears, told = multiprocessing.Pipe(duplex=False)
+    forked = multiprocessing.get_context("fork").Process(target=reads, args=(told, number))
+    forked.start()
+    try:
+        workers = hears.recv()
+        assert len(workers) == 2
+        if number is not None:
+            assert hears.poll(30) and hears.recv() == [*range(100)]
+        forked.join(30)
+        assert forked.exitcode == (UNFINISHED if number is None else 0)
+        assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+    finally:
+        forked.kill()
