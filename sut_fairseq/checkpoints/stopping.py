@@ -76,7 +76,7 @@ class Stop:
         def after(cfg: Any, trainer: Any, task: Any, epoch_itr: Any, *rest: Any) -> Any:
             losses, finished = validate_and_save(cfg, trainer, task, epoch_itr, *rest)
             if not finished and self._asked(trainer):
-                self._end(cfg.checkpoint, trainer, epoch_itr)
+                self._end(cfg.checkpoint, trainer, epoch_itr, losses[0])
             return losses, finished
 
         return after
@@ -90,9 +90,12 @@ class Stop:
         group = trainer.data_parallel_process_group
         return bool(distributed_utils.all_reduce(flag, group, op="max").item())
 
-    def _end(self, cfg: Any, trainer: Any, epoch_itr: Any) -> None:
+    def _end(self, cfg: Any, trainer: Any, epoch_itr: Any, loss: float | None) -> None:
         updates = trainer.get_num_updates()
         if self._saved_at != updates:
+            if loss is not None and epoch_itr.end_of_epoch():
+                # What fairseq would do next; the loss is not saved, or it might be the best one.
+                trainer.lr_step(epoch_itr.epoch, loss)
             checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
         if cfg.no_save or cfg.no_last_checkpoints:
             saved = "the options let only some checkpoints be saved, or none"

@@ -21,6 +21,7 @@ from sut_fairseq.checkpoints.batches import keep_batches
 from sut_fairseq.checkpoints.data_workers import keep_data_workers
 from sut_fairseq.checkpoints.integrity import check_whole
 from sut_fairseq.checkpoints.interruption import Interruption
+from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
 from sut_fairseq.checkpoints.resuming import find_start
 from sut_fairseq.checkpoints.stopping import Stop, call_main
 from sut_fairseq.errors import InputError
@@ -93,6 +94,8 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     fine_tuned = found is None and cfg.restore_file == _LAST and cfg.finetune_from_model is not None
     gone_on = extra_state is not None and not fine_tuned and not cfg.reset_dataloader
     iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
+    same_schedule = gone_on and not (cfg.reset_lr_scheduler or cfg.reset_optimizer)
+    keep_learning_rate(trainer, extra_state if same_schedule else None)
     _train_no_further_than_asked(trainer)
     if is_command():
         _end_when_told()

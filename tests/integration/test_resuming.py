@@ -95,6 +95,32 @@ def test_a_signal_ends_it_after_an_update(
     assert_same_end(tmp_path, folder)
 
 
+@pytest.fixture(scope="module")
+def falling(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
+    """Five epochs; the loss never falls enough, so that after two of them the rate is halved."""
+    folder = tmp_path_factory.mktemp("falling")
+    return train(data, folder, *TINY, *PLATEAU, "--max-epoch", 5), folder
+
+
+PLATEAU = ("--max-update", 0, "--lr-scheduler", "reduce_lr_on_plateau", "--lr-shrink", 0.5)
+PLATEAU += ("--lr-threshold", 0.9, "--lr-patience", 1)
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_a_learning_rate_that_waits_for_losses(
+    epoch: int, data: Path, falling: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """fairseq saves before it tells it the loss of an epoch, and not for how long it has waited."""
+    uninterrupted, folder = falling
+    rates = [line["train_lr"] for line in uninterrupted.logged("train")]
+    assert rates == ["0.001"] * 3 + ["0.0005"] * 2
+    start = folder / f"checkpoint{epoch}.pt"
+    options = (*PLATEAU, "--max-epoch", 5, "--restore-file", start)
+    resumed = train(data, tmp_path, *TINY, *options)
+    assert curve(resumed) == curve(uninterrupted)[5 * epoch :]
+    assert_same_end(tmp_path, folder)
+
+
 @pytest.mark.slow  # two trainings each
 @pytest.mark.parametrize(
     "moment", ["begin validation", "begin training epoch 2", '"num_updates": "2"']

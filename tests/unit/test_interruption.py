@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from fairseq import checkpoint_utils
 from torch.utils.data import DataLoader
 
 from sut_fairseq.checkpoints import interruption
 from sut_fairseq.checkpoints.data_workers import keep_data_workers
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption
+from sut_fairseq.checkpoints.stopping import Stop
 
 # A process that trains, and looks now and then whether it was told to stop. It imports the module
 # alone: the package would take seconds.
@@ -138,6 +141,37 @@ def test_another_thread_changes_nothing() -> None:
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("end_of_epoch", "loss", "done"),
+    [
+        (True, 2.5, ["told epoch 3 has 2.5", "saved with None"]),
+        (True, None, ["saved with None"]),
+        (False, 2.5, ["saved with None"]),
+    ],
+)
+def test_the_learning_rate_is_told_the_loss_before_saving(
+    end_of_epoch: bool, loss: float | None, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of an epoch that was validated and that fairseq would not save."""
+    did: list[str] = []
+    monkeypatch.setattr(
+        checkpoint_utils, "save_checkpoint", lambda *given: did.append(f"saved with {given[3]}")
+    )
+    trainer = Namespace(
+        data_parallel_world_size=1,
+        get_num_updates=lambda: 7,
+        lr_step=lambda epoch, loss: did.append(f"told epoch {epoch} has {loss}"),
+    )
+    epoch = Namespace(epoch=3, end_of_epoch=lambda: end_of_epoch)
+    told = Interruption()
+    told.asked = signal.SIGTERM
+    after = Stop(told)._after(lambda *given: ([loss], False))
+    options = Namespace(checkpoint=Namespace(no_save=True))
+    with pytest.raises(SystemExit, match=str(UNFINISHED)):
+        after(options, trainer, None, epoch)
+    assert did == done
 
 
 def reads(told: Connection, number: signal.Signals | None) -> None:

@@ -1,0 +1,36 @@
+"""The learning rate of a training that goes on is that of one without a break.
+
+fairseq saves at the end of an epoch before it tells the schedule the loss of the validation, and
+does not tell it after loading. Nor does it save for how many epochs `reduce_lr_on_plateau` has
+waited for a lower loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+_WAITED = "num_bad_epochs"  # torch's name, beside fairseq's own entries of `lr_scheduler_state`
+
+
+def keep_learning_rate(trainer: Any, extra_state: Mapping[str, Any] | None) -> None:
+    """Bring the schedule to where it would be without a break, and let what is saved hold it all.
+
+    Args:
+        trainer: fairseq's, which has loaded a checkpoint if there is one.
+        extra_state: what was restored beside parameters and optimizer; None where the schedule
+            begins anew.
+    """
+    plateau = getattr(trainer.lr_scheduler, "lr_scheduler", None)
+    if isinstance(plateau, ReduceLROnPlateau):
+        if extra_state is not None:
+            last = trainer._optim_history[-1] if trainer._optim_history else {}
+            plateau.num_bad_epochs = last.get("lr_scheduler_state", {}).get(_WAITED, 0)
+        fairseqs = trainer.lr_scheduler.state_dict
+        trainer.lr_scheduler.state_dict = lambda: {**fairseqs(), _WAITED: plateau.num_bad_epochs}
+    if extra_state is not None:
+        place, loss = extra_state["train_iterator"], extra_state.get("val_loss")
+        if place.get("iterations_in_epoch") == 0 and loss is not None:
+            trainer.lr_step(place["epoch"] - 1, loss)
