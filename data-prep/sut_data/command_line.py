@@ -23,6 +23,8 @@ from sut_data.interrupts import INTERRUPTED, interruptible
 BAD_COMMAND_LINE = 2
 STOPPED = "interrupted."
 
+_MOST = 2**63 - 1
+
 # What training does not need: the module that is imported, and the extra that installs it.
 EXTRAS = {
     "matplotlib": "plots",
@@ -87,6 +89,22 @@ class _Formatter(argparse.HelpFormatter):
             filled.append(line)
             paragraph = []
         return "\n".join(filled[:-1])
+
+
+def seed(text: str) -> int:
+    """Argument type of argparse: a whole number of 64 bits with a sign, which torch can take.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        number = _MOST + 1
+    if not -_MOST <= number <= _MOST:
+        requirement = f"must be a whole number between -{_MOST} and {_MOST}"
+        raise argparse.ArgumentTypeError(f"{requirement}, but is `{text}`")
+    return number
 
 
 def whole_number(text: str) -> int:

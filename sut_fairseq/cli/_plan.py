@@ -21,6 +21,7 @@ from sut_fairseq.experiments.json_files import read_json
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _GPUS_OF_A_MACHINE = 8
+_MOST = 1e30  # of anything; far greater numbers become infinite where they are multiplied
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,8 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
     check_choice("--dtype", arguments.dtype, _DTYPES)
     for name in ("tokens", "gpu_memory", "link", "network"):
         value = getattr(arguments, name)
-        check(value > 0, "--" + name.replace("_", "-"), "greater than 0", value)
+        flag = "--" + name.replace("_", "-")
+        check(0 < value <= _MOST, flag, f"greater than 0 and at most {_MOST:g}", value)
     gpus = arguments.gpus
     on = Machines(
         gpus=gpus,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from sut_data.command_line import Parser
+from sut_data.command_line import Parser, seed
 from sut_data.tables import table
 from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq.analysis.benchmark import (
@@ -171,7 +171,7 @@ def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
         help="how often each variant is measured (default: %(default)s)",
     )
     group.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="seed of weights and inputs (default: 1)"
+        "--seed", type=seed, default=1, metavar="N", help="seed of weights and inputs (default: 1)"
     )
     group.add_argument("--json", action="store_true", help="print JSON instead of a table")
 

@@ -13,7 +13,7 @@ from fairseq import tasks
 from fairseq.models import FairseqLanguageModel
 from tqdm import tqdm
 
-from sut_data.command_line import Parser
+from sut_data.command_line import Parser, seed
 from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq import losses
@@ -98,7 +98,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument(
         "--seed",
-        type=int,
+        type=seed,
         default=1,
         metavar="N",
         help="seed of random tokens and weights (default: 1)",

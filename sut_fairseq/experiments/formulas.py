@@ -43,6 +43,8 @@ def evaluate(formula: str, names: Mapping[str, float]) -> int:
     """
     try:
         value = _value(ast.parse(formula[1:].strip(), mode="eval").body, names)
+    except OverflowError:  # of ceil()
+        value = math.inf
     except (SyntaxError, TypeError, ZeroDivisionError) as error:
         raise InputError(f"`{formula}` is not a formula: {error}.") from error
     if not math.isfinite(value):

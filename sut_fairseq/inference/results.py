@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -40,7 +41,8 @@ class Search:
             check(whole, name, f"a whole number of at least {least}", repr(value))
         for name in ("lenpen", "max_len_a"):
             value = getattr(self, name)
-            check(isinstance(value, Real), name, "a number", repr(value))
+            number = isinstance(value, Real) and math.isfinite(value)
+            check(number, name, "a finite number", repr(value))
 
 
 @dataclass(frozen=True)

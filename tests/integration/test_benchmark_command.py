@@ -305,7 +305,20 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("functions --settings huge", "`--settings` must be one of base, base_256, base_1024,"),
         ("experts --ffn-experts 3", "unrecognized arguments: --ffn-experts 3; see"),
         ("plan", "the following arguments are required: --tokens; see `sut-benchmark plan --help`"),
-        ("plan --tokens 0", "`--tokens` must be greater than 0, but is 0.0 instead."),
+        ("plan --tokens 0", "`--tokens` must be greater than 0 and at most 1e+30, but is 0.0 i"),
+        (
+            "plan --tokens inf",
+            "`--tokens` must be greater than 0 and at most 1e+30, but is inf ins",
+        ),
+        (
+            "plan --tokens 1e6 --gpu-memory 1e308",
+            "`--gpu-memory` must be greater than 0 and at most",
+        ),
+        (f"experts --seed {10**20}", "--seed: must be a whole number between -9223372036854775807"),
+        (
+            "plan --tokens 1e6 --link nan",
+            "`--link` must be greater than 0 and at most 1e+30, but is",
+        ),
         (
             "plan --tokens 1e6 --gpus 9 --machines 2",
             "`--gpus` must be a multiple of --machines (2)",

@@ -155,6 +155,7 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
     for options in (
         {"beam": 2.5}, {"beam": 0}, {"max_len_b": 0}, {"max_tokens": "1"}, {"batch_size": -1},
         {"lenpen": "1"}, {"max_len_a": None}, {"alpha_threshold": "0.5"},
+        {"lenpen": float("nan")}, {"max_len_a": float("inf")},
     ):  # fmt: skip
         with pytest.raises(InputError, match=f"`{next(iter(options))}` must be"):
             model.translate(LINES, **options)

@@ -114,6 +114,7 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch sut_tiny --vocab-size 3", "`--vocab-size` must be greater than"),
         ("--arch sut_tiny --src-len 0", "`--src-len` must be between 1 and the model's maximum"),
         ("--arch sut_tiny --tgt-len 9999", "`--tgt-len` must be between 1 and the model's maximum"),
+        (f"--arch sut_tiny --seed {10**20}", "--seed: must be a whole number between -9223372036"),
         ("--arch sut_tiny --experts 3", "unrecognized arguments: --experts 3"),
         ("--arch sut_tiny --alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
         ("--arch transformer --alpha-threshold 1", "unrecognized arguments: --alpha-threshold 1.0"),

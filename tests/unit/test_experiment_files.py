@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,13 @@ def test_stages_and_formulas(tmp_path: Path) -> None:
         ("= updates // 0", "is not a formula"),
         ("= nothing", "`nothing` cannot stand in a formula"),
         ("= max()", "is not a formula"),
+        ("= limit // 3", "needs the number of updates: set max-update, or give --updates"),
+        ("= ceil(limit / 3)", "needs the number of updates: set max-update, or give --updates"),
     ],
 )
 def test_bad_formulas(formula: str, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
-        evaluate(formula, {"updates": 7, "devices": 1})
+        evaluate(formula, {"updates": 7, "devices": 1, "limit": math.inf})
     assert sentence in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sut_data.command_line import Parser, run_command, whole_number
+from sut_data.command_line import Parser, run_command, seed, whole_number
 from sut_data.errors import InputError, check_choice
 from sut_data.files import check_writable, is_abandoned, leftovers, own_mark, written_whole
 from sut_data.folders.prepared import hidden_folder
@@ -28,6 +28,13 @@ def test_only_whole_numbers_from_1_on(text: str) -> None:
     assert whole_number("12") == 12
     with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number of at least 1"):
         whole_number(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 20, "-" + "9" * 20, "9" * 5000, "1.5", "one", ""])
+def test_only_seeds_that_torch_takes(text: str) -> None:
+    assert [seed("12"), seed("-3"), seed(str(2**63 - 1))] == [12, -3, 2**63 - 1]
+    with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number between -9"):
+        seed(text)
 
 
 @pytest.mark.parametrize("words", [["--nothing"], ["--fil", "x"], []])
