@@ -27,6 +27,7 @@ _NAMES = (ADDRESS, "localhost")
 MOST_CHARACTERS = 1_000
 MOST_TOKENS = 200  # attention maps grow with the square
 _MOST_BYTES = 8 * MOST_CHARACTERS  # of a request
+_MOST_DIGITS = 12  # of its length
 _MOST_WAITING = 8  # requests that are computed or wait for it
 _SECONDS = 10.0  # a request has to be complete within
 
@@ -153,11 +154,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json":
             self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be JSON.")
             return
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
+        length = self._length()
+        if length is None:
             self._refuse(HTTPStatus.LENGTH_REQUIRED, "the request must say its length.")
             return
-        if int(length) > _MOST_BYTES:
+        if length > _MOST_BYTES:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the request is too long.")
             return
         body = self._body()
@@ -201,11 +202,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         """What the request holds and has not been read; nothing of one that is far too long."""
-        length = self.headers.get("Content-Length", "")
+        length = self._length()
         del self.headers["Content-Length"]  # it is read once
-        if not (length.isascii() and length.isdigit()) or int(length) > 4 * _MOST_BYTES:
+        if length is None or length > 4 * _MOST_BYTES:
             return b""
-        return self.rfile.read(int(length))
+        return self.rfile.read(length)
+
+    def _length(self) -> int | None:
+        """Bytes that the request says it holds; None if it does not say so."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            return None
+        # Python does not read a number of thousands of digits.
+        return int(length) if len(length) <= _MOST_DIGITS else sys.maxsize
 
     def _reply(self, status: HTTPStatus, kind: str, text: str) -> None:
         body = text.encode()

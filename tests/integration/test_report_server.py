@@ -160,7 +160,8 @@ def test_what_is_no_sentence_is_refused_in_one(port: int, kind: str) -> None:
 
 
 def test_a_length_must_be_given_and_kept(port: int) -> None:
-    for length, status in (("", b"411"), ("x", b"411"), ("-5", b"411"), ("999999999999", b"413")):
+    given = {"": b"411", "x": b"411", "-5": b"411", "9" * 12: b"413", "9" * 5000: b"413"}
+    for length, status in given.items():
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
             connection.sendall(
                 f"POST /ask HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
