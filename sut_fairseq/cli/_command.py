@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sut_data import command_line
 from sut_fairseq.checkpoints.reading import load_checkpoint
 
-__all__ = ["load_checkpoint", "print_json", "run_command"]
+__all__ = ["for_json", "load_checkpoint", "print_json", "run_command"]
 
 
 _QUIET = ("fairseq", "sut_fairseq", "matplotlib")
@@ -39,5 +40,14 @@ def run_command(
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print `document` on standard output as indented JSON."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    """Print `document` on standard output as indented JSON; see `for_json`."""
+    print(json.dumps(for_json(document), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def for_json(value: Any) -> Any:
+    """The same with None for infinite numbers and NaN, which JSON cannot say."""
+    if isinstance(value, Mapping):
+        return {key: for_json(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [for_json(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from sut_data.command_line import Parser, printable, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
-from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._command import for_json, run_command
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
@@ -108,7 +108,7 @@ def _translate(
             if translation.error is not None:
                 _note(f"line {number}: {translation.error}")
             if as_json:
-                record = _record(translation)
+                record = for_json(_record(translation))
                 print(json.dumps(record, ensure_ascii=False), flush=True)
             else:
                 print(translation.text)

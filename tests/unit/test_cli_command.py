@@ -68,6 +68,17 @@ def test_print_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"name": "é", "value": 0.5}
 
 
+def test_what_json_cannot_say_is_null(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a model that has diverged, say."""
+    nan, infinite = float("nan"), float("inf")
+    print_json({"loss": nan, "rows": [{"depth": 1.5, "sums": (-infinite, np.float64(nan), 2)}]})
+    printed = capsys.readouterr().out
+    assert json.loads(printed, parse_constant=pytest.fail) == {
+        "loss": None,
+        "rows": [{"depth": 1.5, "sums": [None, None, 2]}],
+    }
+
+
 @pytest.mark.parametrize("lazy", [False, True])
 def test_load_what_fairseq_writes(tmp_path: Path, lazy: bool) -> None:
     meters = {"val": np.float64(1.5)}
