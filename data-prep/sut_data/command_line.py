@@ -24,6 +24,7 @@ BAD_COMMAND_LINE = 2
 STOPPED = "interrupted."
 
 _MOST = 2**63 - 1
+_MOST_DIGITS = 18  # of numbers that are surely less
 
 # What training does not need: the module that is imported, and the extra that installs it.
 EXTRAS = {
@@ -108,13 +109,16 @@ def seed(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """Argument type of argparse: a whole number of at least 1, in ASCII digits.
+    """Argument type of argparse: a whole number of at least 1, in at most 18 ASCII digits.
 
     Raises:
         argparse.ArgumentTypeError: if it is none.
     """
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    if not text.isascii() or not text.strip("0") or not text.isdigit():
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is `{text}`")
+    if len(text) > _MOST_DIGITS:
+        requirement = f"must have at most {_MOST_DIGITS} digits"
+        raise argparse.ArgumentTypeError(f"{requirement}, but has {len(text)}")
     return int(text)
 
 

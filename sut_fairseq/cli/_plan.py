@@ -21,6 +21,7 @@ from sut_fairseq.experiments.json_files import read_json
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _GPUS_OF_A_MACHINE = 8
+_MOST_AT_ONCE = 10**9  # tokens; the sizes of tensors must not overflow
 _MOST = 1e30  # of anything; far greater numbers become infinite where they are multiplied
 
 
@@ -87,6 +88,8 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
         value = getattr(arguments, name)
         flag = "--" + name.replace("_", "-")
         check(0 < value <= _MOST, flag, f"greater than 0 and at most {_MOST:g}", value)
+    most = f"at most {_MOST_AT_ONCE:,}"
+    check(arguments.max_tokens <= _MOST_AT_ONCE, "--max-tokens", most, arguments.max_tokens)
     gpus = arguments.gpus
     on = Machines(
         gpus=gpus,

@@ -66,6 +66,7 @@ _SUBJECTS: dict[str, tuple[Any, str]] = {
 }
 
 _DEVICES = ("cpu", "cuda")
+_MOST_THREADS = 4096
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -230,6 +231,8 @@ def _conditions(arguments: argparse.Namespace) -> Conditions:
     check(arguments.repetitions >= 1, "--repetitions", "at least 1", arguments.repetitions)
     if arguments.threads is not None:
         check(arguments.threads >= 1, "--threads", "at least 1", arguments.threads)
+        requirement = f"at most {_MOST_THREADS:,}"
+        check(arguments.threads <= _MOST_THREADS, "--threads", requirement, arguments.threads)
     return Conditions(
         device=torch.device(arguments.device),
         dtype=_DTYPES[arguments.dtype],

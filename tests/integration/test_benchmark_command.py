@@ -279,6 +279,11 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("experts --arch ut_base", "`--arch` must be one of sut_base, sut_big, sut_logical_infer"),
         ("experts --top-k 25", "`top_k` must be between 1 and `num_experts` (24)"),
         ("experts --repetitions 0", "`--repetitions` must be at least 1, but is 0 instead."),
+        (
+            "experts --threads 99999999999",
+            "`--threads` must be at most 4,096, but is 99999999999 in",
+        ),
+        ("plan --tokens 1e6 --max-tokens 999999999999999", "`--max-tokens` must be at most 1,000,"),
         ("experts --threads 0", "`--threads` must be at least 1, but is 0 instead."),
         ("experts --device tpu", "`--device` must be one of cpu, cuda, but is tpu instead."),
         (

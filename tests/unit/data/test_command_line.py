@@ -30,6 +30,13 @@ def test_only_whole_numbers_from_1_on(text: str) -> None:
         whole_number(text)
 
 
+@pytest.mark.parametrize("digits", [19, 5000])
+def test_whole_numbers_that_nothing_can_hold(digits: int) -> None:
+    assert whole_number("9" * 18) == 10**18 - 1
+    with pytest.raises(argparse.ArgumentTypeError, match=f"at most 18 digits, but has {digits}"):
+        whole_number("9" * digits)
+
+
 @pytest.mark.parametrize("text", ["9" * 20, "-" + "9" * 20, "9" * 5000, "1.5", "one", ""])
 def test_only_seeds_that_torch_takes(text: str) -> None:
     assert [seed("12"), seed("-3"), seed(str(2**63 - 1))] == [12, -3, 2**63 - 1]
