@@ -74,7 +74,13 @@ class Stop:
 
         @functools.wraps(validate_and_save)
         def after(cfg: Any, trainer: Any, task: Any, epoch_itr: Any, *rest: Any) -> Any:
-            losses, finished = validate_and_save(cfg, trainer, task, epoch_itr, *rest)
+            try:
+                losses, finished = validate_and_save(cfg, trainer, task, epoch_itr, *rest)
+            except RuntimeError as error:
+                if not self._cut_off(error, trainer):
+                    raise
+                logger.warning("the validation was cut off: its workers were killed")
+                losses, finished = [None], False
             if not finished and self._asked(trainer):
                 self._end(cfg.checkpoint, trainer, epoch_itr, losses[0])
             return losses, finished
@@ -89,6 +95,15 @@ class Stop:
         flag = torch.tensor(int(asked), device=trainer.device)
         group = trainer.data_parallel_process_group
         return bool(distributed_utils.all_reduce(flag, group, op="max").item())
+
+    def _cut_off(self, error: RuntimeError, trainer: Any) -> bool:
+        """Whether data workers were killed after the signal, which alone they would outlive.
+
+        Where there are several processes, the others wait for this one's part of the validation,
+        and nothing can be saved together.
+        """
+        told = self._interruption.asked is not None and trainer.data_parallel_world_size == 1
+        return told and "DataLoader worker" in str(error)
 
     def _end(self, cfg: Any, trainer: Any, epoch_itr: Any, loss: float | None) -> None:
         updates = trainer.get_num_updates()
