@@ -258,6 +258,7 @@ def test_help(repository: Path, tmp_path: Path, script: str) -> None:
     ("options", "sentence", "status"),
     [
         (["--bpe", "0"], "--bpe must be at least 1, but is 0 instead", 1),
+        (["--bpe", "9" * 20], "--bpe must be at most 2147483647, but is 9999", 1),
         (["--sentencepiece", "-3"], "--sentencepiece must be at least 1, but is -3 instead", 1),
         (["--max-length", "0"], "--max-length must be at least 1", 1),
         (["--max-ratio", "0.5"], "--max-ratio must be at least 1, but is 0.5 instead", 1),

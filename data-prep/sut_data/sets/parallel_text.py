@@ -150,6 +150,10 @@ def read_treatment(args: argparse.Namespace) -> Treatment:
         if value is not None and not value >= 1:  # true for a ratio that is no number too
             name = "--" + option.replace("_", "-")
             raise InputError(f"{name} must be at least 1, but is {value} instead.")
+    for option in ("bpe", "sentencepiece"):
+        value = getattr(args, option)
+        if value is not None and value >= 2**31:  # the greatest number that sentencepiece reads
+            raise InputError(f"--{option} must be at most {2**31 - 1}, but is {value} instead.")
     if args.tokenized and not args.moses:
         raise InputError(
             "--tokenized needs --moses SRC TGT: the languages by whose rules it can be undone."
