@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 readme = Path(__file__).with_name("README.md")
 
 # What training, generating and counting do without, named in sut_fairseq/_requirements.py too.
-PLOTS = ["matplotlib>=3.5"]  # the first with `colormaps` and `Figure(layout=...)`
+PLOTS = ["matplotlib>=3.6"]  # the first for Python 3.11, and with `text.parse_math` as a setting
 TEXT = ["sacremoses", "sentencepiece", "subword-nmt"]
 TENSORBOARD = ["tensorboard"]
 COMPLETION = ["shtab"]

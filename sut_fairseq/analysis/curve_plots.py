@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from matplotlib.lines import Line2D
 
-from sut_fairseq.analysis.evaluation_plots import Figure
+from sut_fairseq.analysis.drawing import Figure, literal_text
 
 VALID = "valid"
 _COLUMNS = 3  # panels side by side
@@ -24,6 +24,7 @@ class Curve(NamedTuple):
     points: Sequence[tuple[int, float]]
 
 
+@literal_text
 def draw(curves: Sequence[Curve], measure: str, path: Path) -> None:
     """Draw a measure by update.
 

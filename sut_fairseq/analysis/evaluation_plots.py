@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sut_fairseq.analysis.drawing import Axes, Figure, literal_text
 from sut_fairseq.tasks.columns import order_of
-
-# It reports each font that it looks at wherever fairseq has switched logging on.
-logging.getLogger("matplotlib").setLevel(logging.WARNING)
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
 
 Rows = Sequence[Mapping[str, Any]]
 
-FORMATS = frozenset(FigureCanvasBase.get_supported_filetypes())
 
-
+@literal_text
 def draw(result: Mapping[str, Any], path: Path) -> None:
     """Draw what `sut-evaluate` found, in the format that the file's name ends in.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from matplotlib.colors import TwoSlopeNorm
 
+from sut_fairseq.analysis.drawing import Figure, literal_text
 from sut_fairseq.analysis.expert_use import Use
-from sut_fairseq.analysis.map_layout import TITLE, Figure
+from sut_fairseq.analysis.map_layout import TITLE
 from sut_fairseq.errors import InputError
 
 _MOST_WORDS = 40
@@ -13,6 +14,7 @@ _CELL = 0.42, 0.24  # inches
 _STRONG = 0.6  # of the greatest value: there the colour is dark
 
 
+@literal_text
 def affinity_figure(use: Use, *, title: str) -> Figure:
     """Pointwise mutual information of the most frequent words (rows) and the experts (columns).
 

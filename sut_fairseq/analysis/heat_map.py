@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy
 
-from sut_fairseq.analysis.evaluation_plots import Figure
+from sut_fairseq.analysis.drawing import Figure, literal_text
 
 # From dark to light in equal steps of lightness, which every kind of colour vision tells apart.
 _COLOURS = "cividis"
 _DARK = 55.0  # below this score the colour is dark
 
 
+@literal_text
 def draw(
     rows: Sequence[str],
     columns: Sequence[str],

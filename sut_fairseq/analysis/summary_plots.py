@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sut_fairseq.analysis.evaluation_plots import Figure
+from sut_fairseq.analysis.drawing import Figure, literal_text
 
 
 class Point(NamedTuple):
@@ -26,6 +26,7 @@ class Series(NamedTuple):
     points: Sequence[Point]
 
 
+@literal_text
 def draw(
     listed: Sequence[Series], groups: Sequence[str], title: str, measure: str, path: Path
 ) -> None:

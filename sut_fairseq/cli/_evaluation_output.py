@@ -27,10 +27,10 @@ def check_files(table: Path | None, picture: Path | None) -> None:
         if path is not None:
             check_writable(path, option)
     if picture is not None:
-        from sut_fairseq.analysis import evaluation_plots  # only here: matplotlib is an extra
+        from sut_fairseq.analysis import drawing  # only here: matplotlib is an extra
 
-        if picture.suffix[1:] not in evaluation_plots.FORMATS:
-            known = ", ".join(sorted(evaluation_plots.FORMATS))
+        if picture.suffix[1:] not in drawing.FORMATS:
+            known = ", ".join(sorted(drawing.FORMATS))
             raise InputError(f"--plot {picture}: its ending must be one of {known}.")
 
 

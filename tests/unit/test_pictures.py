@@ -1,0 +1,104 @@
+"""Pictures of results: what users wrote is drawn as it is, and every group has its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sut_fairseq.analysis import (
+    curve_plots,
+    evaluation_plots,
+    expert_plots,
+    heat_map,
+    summary_plots,
+    trace_plots,
+)
+from sut_fairseq.analysis.expert_use import Use
+
+PRICE, FORMULA = "$5-$10", "$x_$"  # math text that is drawn otherwise, and that is none
+
+
+def evaluated(*groups: str, **more: Any) -> dict[str, Any]:
+    """What `sut-evaluate` found for groups of sentences."""
+    rows = [
+        {
+            "mode": "reference",
+            "alpha_threshold": None,
+            "group": group,
+            "percent": 50.0,
+            "encoder_depth": 2.0,
+        }
+        for group in (*groups, "all")
+    ]
+    found = {"data": "/data/mine", "split": "test", "by": "kind", "measure": "exact match"}
+    return {**found, "rows": rows, **more}
+
+
+def used(*words: str) -> Use:
+    """Words that all go to the first of two experts, three times each."""
+    use = Use(list(words), 2)
+    for _ in range(3):
+        tokens = torch.arange(len(words))
+        use.see(tokens)
+        use.add(tokens, torch.zeros(len(words), 1, dtype=torch.long), torch.ones(len(words), 1))
+    return use
+
+
+def draw_groups(text: str, path: Path) -> None:
+    evaluation_plots.draw(evaluated(text, "b", data=f"/data/{text}", by=text), path)
+
+
+def draw_thresholds(text: str, path: Path) -> None:
+    result = evaluated(split=text)
+    (row,) = result["rows"]
+    swept = [{**row, "alpha_threshold": at, "skipped": 0.1, "seconds": 1.0} for at in (0.3, 0.9)]
+    evaluation_plots.draw({**result, "rows": swept}, path)
+
+
+def draw_experts(text: str, path: Path) -> None:
+    trace_plots.save(expert_plots.affinity_figure(used(text, "b"), title=text), path)
+
+
+def draw_steps(text: str, path: Path) -> None:
+    rows = [{"group": group, "encoder_steps": 2.0} for group in (text, "b")]
+    figure = trace_plots.average_steps_figure(rows, text, {"encoder": 3}, title=text)
+    trace_plots.save(figure, path)
+
+
+def draw_summary(text: str, path: Path) -> None:
+    series = summary_plots.Series(text, text, [summary_plots.Point(text, 50.0, 1.0, None)])
+    summary_plots.draw([series], [text], text, text, path)
+
+
+def draw_curves(text: str, path: Path) -> None:
+    points = [(1, 3.0), (2, 2.0)]
+    curve_plots.draw([curve_plots.Curve(text, text, text, points)], text, path)
+
+
+def draw_scores(text: str, path: Path) -> None:
+    heat_map.draw([text], [text], [[50.0]], [[text]], text, path)
+
+
+@pytest.mark.parametrize("text", [PRICE, FORMULA])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        *(draw_groups, draw_thresholds, draw_experts, draw_steps),
+        *(draw_summary, draw_curves, draw_scores),
+    ],
+)
+def test_a_dollar_sign_is_one(
+    draw: Callable[[str, Path], None], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the user wrote, none of it is set as a formula."""
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("set as a formula")
+
+    monkeypatch.setattr("matplotlib.mathtext.MathTextParser.parse", refuse)
+    draw(text, tmp_path / "picture.svg")
+    assert f"{text} -->" in (tmp_path / "picture.svg").read_text()
