@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
@@ -49,8 +50,9 @@ def read_column(data: str | Path, split: str, name: str, size: int) -> list[str]
 
 
 def order_of(value: str) -> tuple[int, float, str]:
-    """Sort key of a column's values: numbers by size, then words by alphabet."""
+    """Sort key of a column's values: finite numbers by size, then words by alphabet."""
     try:
-        return 0, float(value), value
+        number = float(value)
     except ValueError:
-        return 1, 0.0, value
+        number = math.nan
+    return (0, number, value) if math.isfinite(number) else (1, 0.0, value)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from sut_fairseq.analysis import (
     curve_plots,
@@ -18,8 +19,23 @@ from sut_fairseq.analysis import (
     trace_plots,
 )
 from sut_fairseq.analysis.expert_use import Use
+from sut_fairseq.tasks.columns import order_of
 
 PRICE, FORMULA = "$5-$10", "$x_$"  # math text that is drawn otherwise, and that is none
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that were written, in order."""
+    figures: list[Figure] = []
+    save = Figure.savefig
+
+    def saved(figure: Figure, *arguments: Any, **options: Any) -> None:
+        figures.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", saved)
+    return figures
 
 
 def evaluated(*groups: str, **more: Any) -> dict[str, Any]:
@@ -102,3 +118,12 @@ def test_a_dollar_sign_is_one(
     monkeypatch.setattr("matplotlib.mathtext.MathTextParser.parse", refuse)
     draw(text, tmp_path / "picture.svg")
     assert f"{text} -->" in (tmp_path / "picture.svg").read_text()
+
+
+def test_only_finite_numbers_are_numbers(tmp_path: Path, drawn: list[Figure]) -> None:
+    groups = ["nan", "7", "inf", "none", "-1e999", "1e1"]
+    groups.sort(key=order_of)
+    assert groups == ["7", "1e1", "-1e999", "inf", "nan", "none"]
+    evaluation_plots.draw(evaluated(*groups), tmp_path / "picture.svg")
+    (figure,) = drawn
+    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == groups
