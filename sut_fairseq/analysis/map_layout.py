@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -172,5 +173,6 @@ def _label(axes: Axes, width: float, rows: Labels, columns: Labels) -> None:
 def _extent(text: str, size: float) -> float:
     """Length of a text in a font of so many points, in inches."""
     font = FontProperties(size=size)
-    width: float = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
+    with warnings.catch_warnings(action="ignore"):  # of glyphs that it lacks: drawing warns, too
+        width: float = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
     return width / 72

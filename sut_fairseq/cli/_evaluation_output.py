@@ -8,6 +8,7 @@ from typing import Any
 
 from sut_data.files import check_writable, written_whole
 from sut_data.tables import table
+from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.errors import InputError
 
 COLUMNS = (
@@ -43,6 +44,7 @@ def write_csv(result: dict[str, Any], path: Path) -> None:
         writer.writerows(result["rows"])
 
 
+@missing_glyphs_named("sut-evaluate")
 def draw(result: dict[str, Any], path: Path) -> None:
     """Draw the rows (`evaluation_plots.draw`)."""
     from sut_fairseq.analysis import evaluation_plots

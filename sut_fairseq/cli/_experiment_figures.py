@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sut_data.files import written_whole
+from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Group
@@ -14,6 +15,7 @@ from sut_fairseq.experiments.summaries import Table
 # The plots are imported where they are drawn: matplotlib is an extra.
 
 
+@missing_glyphs_named("sut-experiment")
 def draw_table(table: Table, path: Path) -> None:
     """Draw a summary: mean and deviation by group, beside the paper's."""
     from sut_fairseq.analysis import summary_plots
@@ -34,6 +36,7 @@ def draw_table(table: Table, path: Path) -> None:
         summary_plots.draw(lines, table.groups, title, table.measure.replace("`", ""), partial)
 
 
+@missing_glyphs_named("sut-experiment")
 def draw_matrix(table: grid_results.Table, path: Path) -> None:
     """Draw the scores of the matrix."""
     from sut_fairseq.analysis import heat_map
@@ -49,6 +52,7 @@ def draw_matrix(table: grid_results.Table, path: Path) -> None:
         )
 
 
+@missing_glyphs_named("sut-experiment")
 def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     """Draw the number that selects checkpoints on all held-out sets by update.
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import re
-import sys
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +17,7 @@ from sut_data.files import written_whole
 from sut_fairseq.analysis import average_steps
 from sut_fairseq.analysis.expert_use import Word, expert_use, routers
 from sut_fairseq.analysis.sentences import Reader, Sentence
+from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.errors import InputError, check
 
 # The drawing is imported where it begins: matplotlib is an extra.
@@ -48,30 +46,10 @@ def draw_sentences(
         print("source:", " ".join(word.text for word in sentence.words))
         print("answer:", answered.text)
         folder = _folder(arguments.out, name, sentence.text)
-        with _missing_glyphs():
-            figures = trace_plots.sentence_figures(answered, arguments.head)
-            files += write(folder, figures, arguments.format)
+        figures = trace_plots.sentence_figures(answered, arguments.head)
+        files += write(folder, figures, arguments.format)
         (folder / _MARK).write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
     return files
-
-
-@contextmanager
-def _missing_glyphs() -> Iterator[None]:
-    """Name the characters that the font lacks once, instead of matplotlib's many warnings."""
-    with warnings.catch_warnings(record=True) as caught:
-        yield
-    missing: dict[str, None] = {}
-    for one in caught:
-        if glyph := re.match(r"Glyph (\d+) .* missing from font", str(one.message)):
-            missing[chr(int(glyph[1]))] = None
-        else:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if missing:
-        print(
-            f"sut-report: the font of the pictures lacks {' '.join(missing)} and draws boxes "
-            "instead; name one that has them as `font.family` in your matplotlibrc.",
-            file=sys.stderr,
-        )
 
 
 # Tells whose pictures a folder holds: the sentence, and below it the answer.
@@ -173,6 +151,7 @@ def _write_rows(
     print(csv_file)
 
 
+@missing_glyphs_named("sut-report")
 def write(folder: Path, figures: Mapping[str, Figure], formats: Sequence[str]) -> int:
     """Write all figures in all formats; a file is replaced only by a whole one. How many files."""
     from sut_fairseq.analysis import trace_plots

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from sut_fairseq.analysis import (
     trace_plots,
 )
 from sut_fairseq.analysis.expert_use import Use
+from sut_fairseq.cli import _evaluation_output, _experiment_figures, _report_pictures
 from sut_fairseq.tasks.columns import order_of
 
 PRICE, FORMULA = "$5-$10", "$x_$"  # math text that is drawn otherwise, and that is none
@@ -127,3 +130,49 @@ def test_only_finite_numbers_are_numbers(tmp_path: Path, drawn: list[Figure]) ->
     evaluation_plots.draw(evaluated(*groups), tmp_path / "picture.svg")
     (figure,) = drawn
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == groups
+
+
+def write_experts(folder: Path) -> str:
+    use = used("\u4e2d\u6587", "\u6587", "b")
+    figures = {name: expert_plots.affinity_figure(use, title=name) for name in ("one", "two")}
+    assert _report_pictures.write(folder, figures, ["png", "svg"]) == 4
+    return "sut-report"
+
+
+def write_steps(folder: Path) -> str:
+    """A word is measured before it is drawn, too."""
+    figure = trace_plots.steps_figure(
+        torch.ones(1, 1), ["\u4e2d\u6587"], title="title", measure="measure", most=1.0
+    )
+    _report_pictures.write(folder, {"one": figure}, ["png"])
+    return "sut-report"
+
+
+def write_evaluation(folder: Path) -> str:
+    _evaluation_output.draw(evaluated("\u4e2d", "\u6587"), folder / "picture.png")
+    return "sut-evaluate"
+
+
+def write_summary(folder: Path) -> str:
+    row = SimpleNamespace(group="\u4e2d", mean=50.0, deviation=None, paper=None)
+    table: Any = SimpleNamespace(
+        experiment="\u6587",
+        summary=SimpleNamespace(title="title"),
+        measure="`accuracy`",
+        groups=["\u4e2d"],
+        lines=[SimpleNamespace(split="test", model="model", rows=[row])],
+    )
+    _experiment_figures.draw_table(table, folder / "picture.png")
+    return "sut-experiment"
+
+
+@pytest.mark.parametrize("write", [write_experts, write_steps, write_evaluation, write_summary])
+def test_what_the_font_lacks_is_told_once(
+    write: Callable[[Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        command = write(tmp_path)
+    (sentence,) = (line for line in capsys.readouterr().err.splitlines() if "font" in line)
+    assert sentence.startswith(f"{command}: the font of the pictures lacks ")
+    assert {"\u4e2d", "\u6587"} <= set(sentence)
