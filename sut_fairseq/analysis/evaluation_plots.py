@@ -18,24 +18,37 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 
     With several thresholds the score (SUT Figures 5 and 6) and the seconds that the model needed,
     against the share of skipped steps. With one, score and steps run per token for each group (SUT
-    Figure 4), or what gold attention tells.
+    Figure 4), or what gold attention tells. Of the modes it shows `modes_shown`.
     """
-    rows: Rows = result["rows"]
+    modes = modes_shown(result)
+    rows: Rows = [row for row in result["rows"] if row["mode"] in modes]
     everything = [row for row in rows if row["group"] == "all"]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    if len({row["alpha_threshold"] for row in rows}) > 1:
+    if _is_sweep(rows):
         _sweep(figure.subplots(), everything, result["measure"])
     else:
-        mode = rows[0]["mode"]
-        groups = [row for row in rows if row["group"] != "all" and row["mode"] == mode]
-        _by_group(figure, groups or everything[:1], result)
+        groups = [row for row in rows if row["group"] != "all"]
+        _by_group(figure, groups or everything, result)
     figure.suptitle(f"{Path(result['data']).name}, {result['split']}", fontsize="medium")
     figure.savefig(path, dpi=150)
 
 
+def modes_shown(result: Mapping[str, Any]) -> list[str]:
+    """The modes that fit into one picture.
+
+    With several thresholds those that have BLEU, or all if none has; with one the first.
+    """
+    rows: Rows = result["rows"]
+    modes = dict.fromkeys(row["mode"] for row in rows)
+    translated = dict.fromkeys(row["mode"] for row in rows if "bleu" in row)
+    return list(translated or modes) if _is_sweep(rows) else list(modes)[:1]
+
+
+def _is_sweep(rows: Rows) -> bool:
+    return len({row["alpha_threshold"] for row in rows}) > 1
+
+
 def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
-    translated = [row for row in rows if "bleu" in row]
-    rows = translated or rows
     clock = axes.twinx()
     clock.set_ylabel("seconds (dashed)")
     for mode in dict.fromkeys(row["mode"] for row in rows):
@@ -62,7 +75,7 @@ def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
                 ha="center",
             )
     axes.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
-    axes.set_ylabel("BLEU on tokens" if translated else f"{measure}, %")
+    axes.set_ylabel("BLEU on tokens" if "bleu" in rows[0] else f"{measure}, %")
     clock.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
     axes.legend()

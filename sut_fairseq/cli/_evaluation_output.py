@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,18 @@ def write_csv(result: dict[str, Any], path: Path) -> None:
 
 @missing_glyphs_named("sut-evaluate")
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the rows (`evaluation_plots.draw`)."""
+    """Draw the rows (`evaluation_plots.draw`), and tell which mode is not in the picture."""
     from sut_fairseq.analysis import evaluation_plots
 
     with written_whole(path) as partial:
         evaluation_plots.draw(result, partial)
+    shown = evaluation_plots.modes_shown(result)
+    for mode in dict.fromkeys(row["mode"] for row in result["rows"] if row["mode"] not in shown):
+        print(
+            f"sut-evaluate: the picture shows only the mode `{shown[0]}`; for one of `{mode}` "
+            "evaluate that mode alone.",
+            file=sys.stderr,
+        )
 
 
 def print_table(result: dict[str, Any]) -> None:

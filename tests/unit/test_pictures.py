@@ -176,3 +176,41 @@ def test_what_the_font_lacks_is_told_once(
     (sentence,) = (line for line in capsys.readouterr().err.splitlines() if "font" in line)
     assert sentence.startswith(f"{command}: the font of the pictures lacks ")
     assert {"\u4e2d", "\u6587"} <= set(sentence)
+
+
+def evaluated_in_both_modes(*thresholds: float, **of_search: float) -> dict[str, Any]:
+    result = evaluated("a", "b")
+    rows = [
+        {**row, **more, "alpha_threshold": threshold, "skipped": 0.1, "seconds": 1.0}
+        for more in ({"mode": "reference"}, {"mode": "search", "percent": 20.0, **of_search})
+        for threshold in thresholds
+        for row in result["rows"]
+    ]
+    return {**result, "rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "of_search", "shown", "only"),
+    [
+        ((0.3, 0.9), {"bleu": 70.0}, [[70.0, 70.0]], "search"),
+        ((0.3, 0.9), {}, [[50.0, 50.0], [20.0, 20.0]], None),
+        ((0.3,), {}, [[50.0, 50.0]], "reference"),
+        ((0.3,), {"bleu": 70.0}, [[50.0, 50.0]], "reference"),
+    ],
+)
+def test_a_picture_tells_which_mode_it_leaves_out(
+    thresholds: tuple[float, ...],
+    of_search: dict[str, float],
+    shown: list[list[float]],
+    only: str | None,
+    tmp_path: Path,
+    drawn: list[Figure],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = evaluated_in_both_modes(*thresholds, **of_search)
+    _evaluation_output.draw(result, tmp_path / "picture.svg")
+    lines = drawn[0].axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == shown
+    said = capsys.readouterr().err
+    expected = f"the picture shows only the mode `{only}`; for one of " if only else ""
+    assert expected in said and bool(said) == bool(only)
