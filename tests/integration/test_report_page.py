@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,19 @@ def test_a_model_without_thresholds(browser: Browser, gated: Path) -> None:
         f"“b” at step 2: the gate opens by {gates[1][1]:.2f}"
     )
     assert "by kind" in text(browser, "#depth h3")
+
+
+def test_numbers_are_short(browser: Browser, tmp_path: Path) -> None:
+    """Three digits and the unit that the rounded number has."""
+    expected = {
+        **{0: "0", 999: "999", 1000: "1.00 k", 999_499: "999 k", 999_500: "1.00 M"},
+        **{999_999: "1.00 M", 11_912_345: "11.9 M", 999_499_999: "999 M", 999_500_000: "1.00 G"},
+        **{999_499_999_999: "999 G", 999_500_000_000: "1.00 T", 12_345_678_901_234: "12.3 T"},
+    }
+    script = files("sut_fairseq.cli").joinpath("report_page", "dom.js").read_text()
+    (tmp_path / "numbers.html").write_text(f"<script>{script}</script>")
+    opened(browser, tmp_path / "numbers.html")
+    assert browser.run(f"{list(expected)}.map(short)") == list(expected.values())
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS)

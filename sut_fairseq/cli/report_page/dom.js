@@ -64,10 +64,10 @@ function spoken([text, unknown]) {
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const decimal = (number, digits = 2) => number.toFixed(digits);
 
-// 11 912 345 -> "11.9 M"
+// 11 912 345 -> "11.9 M", and 999 500, which is rounded up, -> "1.00 M"
 function short(number) {
   for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (number >= size) return `${(number / size).toPrecision(3)} ${unit}`;
+    if (number >= 0.9995 * size) return `${(number / size).toPrecision(3)} ${unit}`;
   }
   return String(number);
 }
