@@ -237,9 +237,18 @@ def test_a_model_without_thresholds(browser: Browser, gated: Path) -> None:
 def test_numbers_are_short(browser: Browser, tmp_path: Path) -> None:
     """Three digits and the unit that the rounded number has."""
     expected = {
-        **{0: "0", 999: "999", 1000: "1.00 k", 999_499: "999 k", 999_500: "1.00 M"},
-        **{999_999: "1.00 M", 11_912_345: "11.9 M", 999_499_999: "999 M", 999_500_000: "1.00 G"},
-        **{999_499_999_999: "999 G", 999_500_000_000: "1.00 T", 12_345_678_901_234: "12.3 T"},
+        0: "0",
+        999: "999",
+        1000: "1.00 k",
+        999_499: "999 k",
+        999_500: "1.00 M",
+        999_999: "1.00 M",
+        11_912_345: "11.9 M",
+        999_499_999: "999 M",
+        999_500_000: "1.00 G",
+        999_499_999_999: "999 G",
+        999_500_000_000: "1.00 T",
+        12_345_678_901_234: "12.3 T",
     }
     script = files("sut_fairseq.cli").joinpath("report_page", "dom.js").read_text()
     (tmp_path / "numbers.html").write_text(f"<script>{script}</script>")

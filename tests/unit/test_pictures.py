@@ -214,3 +214,18 @@ def test_a_picture_tells_which_mode_it_leaves_out(
     said = capsys.readouterr().err
     expected = f"the picture shows only the mode `{only}`; for one of " if only else ""
     assert expected in said and bool(said) == bool(only)
+
+
+def test_an_axis_of_whole_numbers_has_no_others(tmp_path: Path, drawn: list[Figure]) -> None:
+    for groups in (["5", "6"], ["0.25", "0.5"]):
+        evaluation_plots.draw(evaluated(*groups), tmp_path / "picture.svg")
+    whole, parts = ([float(tick) for tick in figure.axes[1].get_xticks()] for figure in drawn)
+    assert all(tick == int(tick) for tick in whole) and {5.0, 6.0} <= set(whole)
+    assert {0.25, 0.5} <= {round(tick, 6) for tick in parts}
+
+
+@pytest.mark.parametrize("words", ["b", "bc", "bcdefghi"])
+def test_a_picture_of_few_words_has_room_for_all_text(words: str, drawn: list[Figure]) -> None:
+    figure = expert_plots.affinity_figure(used(*words), title="mine, test: encoder attention")
+    trace_plots.save(figure, Path("/dev/null"))
+    print(figure)
