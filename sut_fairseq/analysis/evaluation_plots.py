@@ -106,5 +106,7 @@ def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
         below.legend()
     for axes in (above, below):
         axes.grid(alpha=0.3)
+    if numeric and all(place.is_integer() for place in places):
+        below.locator_params(axis="x", integer=True, min_n_ticks=1)
     if not numeric:
         below.tick_params(axis="x", rotation=90, labelsize="x-small")

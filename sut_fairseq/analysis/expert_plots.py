@@ -11,6 +11,7 @@ from sut_fairseq.errors import InputError
 
 _MOST_WORDS = 40
 _CELL = 0.42, 0.24  # inches
+_LEAST_HEIGHT = 2.8  # inches, of the label beside the colour bar
 _STRONG = 0.6  # of the greatest value: there the colour is dark
 
 
@@ -30,7 +31,7 @@ def affinity_figure(use: Use, *, title: str) -> Figure:
     values = use.affinity()[chosen]
     num_words, num_experts = values.shape
     greatest = float(values[values.isfinite()].abs().max().clamp(min=0.1))
-    size = (2.6 + _CELL[0] * num_experts, 1.4 + _CELL[1] * num_words)
+    size = (2.6 + _CELL[0] * num_experts, max(1.4 + _CELL[1] * num_words, _LEAST_HEIGHT))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     axes.set_facecolor("0.82")

@@ -175,7 +175,7 @@ def average_steps_figure(
     """
     groups = [row["group"] for row in rows]
     numeric = all(order_of(group)[0] == 0 for group in groups)
-    places = [float(group) for group in groups] if numeric else list(range(len(groups)))
+    places = [float(place) for place in (groups if numeric else range(len(groups)))]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for name in greatest:
@@ -187,9 +187,9 @@ def average_steps_figure(
     axes.set_ylim(0, 1.08 * max(greatest.values()))
     axes.set_xlabel(by.replace("_", " "), parse_math=False)
     axes.set_ylabel("average steps per token")
-    if numeric:
-        axes.locator_params(axis="x", integer=True)
-    else:
+    if numeric and all(place.is_integer() for place in places):
+        axes.locator_params(axis="x", integer=True, min_n_ticks=1)
+    if not numeric:
         axes.set_xticks(places, groups, rotation=90, fontsize="small", parse_math=False)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from sut_fairseq.analysis import (
@@ -216,16 +217,25 @@ def test_a_picture_tells_which_mode_it_leaves_out(
     assert expected in said and bool(said) == bool(only)
 
 
-def test_an_axis_of_whole_numbers_has_no_others(tmp_path: Path, drawn: list[Figure]) -> None:
-    for groups in (["5", "6"], ["0.25", "0.5"]):
-        evaluation_plots.draw(evaluated(*groups), tmp_path / "picture.svg")
-    whole, parts = ([float(tick) for tick in figure.axes[1].get_xticks()] for figure in drawn)
-    assert all(tick == int(tick) for tick in whole) and {5.0, 6.0} <= set(whole)
-    assert {0.25, 0.5} <= {round(tick, 6) for tick in parts}
+@pytest.mark.parametrize("groups", [["5"], ["5", "6"], ["1", "3", "12"], ["0.25", "0.5"]])
+def test_an_axis_of_whole_numbers_has_no_others(
+    groups: list[str], tmp_path: Path, drawn: list[Figure]
+) -> None:
+    evaluation_plots.draw(evaluated(*groups), tmp_path / "picture.svg")
+    rows = [{"group": group, "encoder_steps": 2.0} for group in groups]
+    steps = trace_plots.average_steps_figure(rows, "length", {"encoder": 3}, title="title")
+    trace_plots.save(steps, tmp_path / "steps.svg")
+    for figure in drawn:
+        ticks = [float(tick) for tick in figure.axes[-1].get_xticks()]
+        assert len(ticks) >= len(groups)
+        assert all(tick.is_integer() for tick in ticks) == ("0.5" not in groups)
 
 
-@pytest.mark.parametrize("words", ["b", "bc", "bcdefghi"])
-def test_a_picture_of_few_words_has_room_for_all_text(words: str, drawn: list[Figure]) -> None:
-    figure = expert_plots.affinity_figure(used(*words), title="mine, test: encoder attention")
-    trace_plots.save(figure, Path("/dev/null"))
-    print(figure)
+@pytest.mark.parametrize("words", ["b", "bc", "bcd", "bcdefghijk"])
+def test_a_picture_of_experts_has_room_for_its_labels(words: str) -> None:
+    canvas = FigureCanvasAgg(expert_plots.affinity_figure(used(*words), title="title"))
+    canvas.draw()
+    page = canvas.figure.bbox
+    for axes in canvas.figure.axes:
+        box = axes.get_tightbbox(canvas.get_renderer())
+        assert page.x0 <= box.x0 and page.y0 <= box.y0 and box.x1 <= page.x1 and box.y1 <= page.y1
