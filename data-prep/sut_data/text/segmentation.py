@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
+from html import escape
 from itertools import count
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from sut_data.text.chunks import Pairs, in_chunks, ordered_map, write_pairs
 from sut_data.text.pairs import SIDES, read_pairs
 from sut_data.text.tokenization import TextSide, text_side
 from sut_data.text.treatment import Counts, Treatment
+
+# Words that fairseq-preprocess takes for its own: the first three would end a sentence or hide a
+# place in it. The last one becomes what every unknown word does, which texts that have it mean.
+_RESERVED = frozenset(["<s>", "<pad>", "</s>"])
+_UNKNOWN = "<unk>"
 
 
 def segment_chunk(
@@ -45,6 +51,7 @@ class Vocabulary:
         """Add the symbols of a training pair."""
         for known, symbols in zip(self.sides, pair):
             known.update(symbols)
+            known.discard(_UNKNOWN)
 
     def unknown(self, pair: tuple[list[str], list[str]]) -> list[int]:
         """Count the symbols of each side that the training text does not have."""
@@ -64,6 +71,21 @@ def unfit(lengths: tuple[int, int], treatment: Treatment) -> str | None:
     if treatment.max_ratio is not None and longer > treatment.max_ratio * shorter:
         return "uneven"
     return None
+
+
+def check_words(pair: tuple[list[str], list[str]], name: str) -> None:
+    """Refuse a pair with a word that fairseq would not take for a word.
+
+    Raises:
+        InputError: naming the pair, the side and the word.
+    """
+    for side, symbols in zip(("source", "target"), pair):
+        if not _RESERVED.isdisjoint(symbols):
+            word = next(symbol for symbol in symbols if symbol in _RESERVED)
+            raise InputError(
+                f"{name} has the word `{word}` on its {side} side, which fairseq would take for a "
+                f"mark of its own: write it differently there, such as `{escape(word)}`."
+            )
 
 
 class Segmenter:
@@ -100,7 +122,8 @@ class Segmenter:
         """Segment the `lines` pairs of two files and write them, but for unfit training pairs.
 
         Raises:
-            InputError: if nothing is left to train on, or an evaluation pair has no symbols.
+            InputError: if nothing is left to train on, an evaluation pair has no symbols, or a
+                pair has a word that fairseq keeps for itself.
         """
         training, numbers = split == "train", count(1)
         pairs, longest, unknown, unreachable = 0, [0, 0], [0, 0], 0
@@ -122,6 +145,7 @@ class Segmenter:
                         f"pair {number} of {split} has a side of invisible characters alone: "
                         "remove that line from both files."
                     )
+                check_words(symbols, f"pair {number} of {split}")
                 kept.append(pair)
                 longest = [max(both) for both in zip(longest, lengths)]
                 if training:

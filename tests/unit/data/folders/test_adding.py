@@ -287,6 +287,7 @@ def test_two_at_a_time(out: Path, files: Files, monkeypatch: pytest.MonkeyPatch)
         ("more {text} {text}/more.tgt", "which is not a file: give a text file"),
         ("more {text}/more.src {text}/test.tgt", "more.src has 2 lines but {text}/test.tgt has 1"),
         ("more {text}/blank {text}/more.tgt", "blank, line 2 is blank: every sentence needs"),
+        ("more {text}/more.src {text}/end", "pair 2 of more has the word `</s>` on its target"),
         ("train {text}/more.src {text}/more.tgt", "whose names begin with train or valid"),
         ("valid2 {text}/more.src {text}/more.tgt", "whose names begin with train or valid"),
         ("test {text}/more.src {text}/more.tgt", "the name test: there is a set of that name"),
@@ -309,6 +310,7 @@ def test_refusals(
     """One sentence each, and the folder stays as it was."""
     text = files["test"][0].parent
     (text / "blank").write_text("a\n \n")
+    (text / "end").write_text("a\nb </s> c\n")
     (out / "own.txt").touch()
     before = content(out)
     try:

@@ -201,6 +201,48 @@ def test_an_invisible_evaluation_sentence_is_refused(tmp_path: Path) -> None:
         prepare_text(inputs, Treatment(languages=("en", "de")), tmp_path)
 
 
+@pytest.mark.parametrize("word", ["<s>", "<pad>", "</s>"])
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize(("side", "name"), [(0, "source"), (1, "target")])
+def test_fairseqs_own_words_are_refused(
+    tmp_path: Path, word: str, split: str, side: int, name: str
+) -> None:
+    """It would end the sentence there, or mask a word, and report nothing."""
+    lines = dict.fromkeys(("train", "valid", "test"), SENTENCES)
+    odd = [f"{text} {word} odd" if number == side else text for number, text in enumerate("ab")]
+    lines[split] = [*SENTENCES, (odd[0], odd[1])]
+    inputs = write(tmp_path, **lines)
+    with pytest.raises(InputError) as error:
+        prepare_text(inputs, Treatment(), tmp_path)
+    assert f"pair 5 of {split} has the word `{word}` on its {name} side" in str(error.value)
+
+
+def test_a_subword_that_is_a_word_of_fairseqs_is_refused(tmp_path: Path) -> None:
+    train = [("x </s>", "yz")] * 9
+    with pytest.raises(InputError, match="pair 1 of train has the word `</s>` on its source side"):
+        prepare(tmp_path, train, Treatment(subwords="bpe", size=9))
+
+
+@pytest.mark.parametrize(
+    "treatment", [Treatment(languages=("en", "de")), Treatment(subwords="symbols")]
+)
+def test_what_is_taken_apart_is_no_word_of_fairseqs(tmp_path: Path, treatment: Treatment) -> None:
+    lines = [("a </s> <pad>", "b <s> c")]
+    inputs = write(tmp_path / "in", train=lines, valid=lines, test=lines)
+    assert prepare_text(inputs, treatment, tmp_path)["test"].unknown_tgt == 0
+
+
+def test_the_unknown_word_of_a_corpus_is_counted_as_unknown(tmp_path: Path) -> None:
+    """fairseq gives it the index of unknown words, in training too: it can never be generated."""
+    lines = [("a <unk>", "b c"), ("a", "<unk> b <unk>")]
+    out = tmp_path / "out"
+    out.mkdir()
+    inputs = write(tmp_path / "in", train=lines, valid=lines, test=lines)
+    counts = prepare_text(inputs, Treatment(), out)
+    for split in ("valid", "test"):
+        assert counts[split] == Counts(2, 2, 3, unknown_src=1, unknown_tgt=2, unreachable=1)
+
+
 def test_merges_are_those_of_subword_nmt(repository: Path) -> None:
     """On the words of the longest text there is here."""
     counts: Counter[str] = Counter()
