@@ -187,11 +187,14 @@ def _is_sweep(arguments: argparse.Namespace) -> bool:
 
 
 def _references(task: tasks.FairseqTask, split: str, outcome: Outcome) -> Iterable[tuple[str, str]]:
-    """(reference, prediction) of all sentences, in words."""
-    dataset = task.dataset(split)
+    """(reference, prediction) of all sentences, in words.
+
+    A word of the reference that the dictionary lacks is `<<unk>>`, which equals nothing predicted.
+    """
+    dataset, words = task.dataset(split), task.target_dictionary
     for number, answer in outcome.answers.items():
         assert answer.words is not None
-        yield task.target_dictionary.string(dataset[number]["target"]), answer.words
+        yield words.string(dataset[number]["target"], escape_unk=True), answer.words
 
 
 def _confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:

@@ -1,11 +1,19 @@
-"""Groups of sentences joined into ranges."""
+"""Groups of sentences joined into ranges, and what counts as equal to a reference."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fairseq.data import Dictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sut_fairseq.analysis.evaluation import in_ranges
+from sut_fairseq.analysis.evaluation import Answer, Outcome, in_ranges
+from sut_fairseq.cli import evaluate
+from sut_fairseq.cli._evaluate_options import make_parser
 
 
 def groups(sizes: list[int]) -> list[tuple[str, list[int]]]:
@@ -30,3 +38,31 @@ def test_no_sentence_is_lost(sizes: list[int], most: int) -> None:
     joined = in_ranges(groups(sizes), most)
     assert 1 <= len(joined) <= most
     assert [n for _, members in joined for n in members] == list(range(sum(sizes)))
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "same", "bleu"),
+    [
+        ("abcde", "a b c d e", 100, 100),
+        ("abcde", "a b c d <unk>", 0, 66.87),
+        ("abcd", "a b c d <unk>", 0, 66.87),
+    ],
+)
+def test_no_answer_equals_an_unknown_word(
+    known: str, found: str, same: float, bleu: float, tmp_path: Path
+) -> None:
+    """The generated word `<unk>` is not the word of the reference that the model does not know."""
+    words = Dictionary()
+    for word in known:
+        words.add_symbol(word)
+    target = words.encode_line("a b c d e", add_if_not_exist=False)
+    task: Any = SimpleNamespace(
+        cfg=SimpleNamespace(data=str(tmp_path)),
+        target_dictionary=words,
+        dataset=lambda split: [{"target": target}],
+    )
+    options = ["--path", "a.pt", "--modes", "search", "--bleu", "--conjuncts"]
+    arguments = make_parser().parse_args(options)
+    row = evaluate._row(arguments, task, "search", None, "all", Outcome({0: Answer(False, found)}))
+    assert row["same_conjuncts"] == same
+    assert row["bleu"] == pytest.approx(bleu, abs=0.01)
