@@ -11,6 +11,7 @@ import torch
 from fairseq.optim.adam import Adam
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.flop_counter import FlopCounterMode
 
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.peers import own_criterion, own_model
@@ -83,7 +84,7 @@ def test_constants_from_a_report() -> None:
 
 def step_on_cpu(*flags: str) -> Step:
     torch.manual_seed(1)
-    model, task = own_model("sut_tiny", VOCAB, (*flags, *FLAGS))
+    model, task = own_model("sut_tiny", VOCAB, (*FLAGS, *flags))
     lengths = dict(src_len=BATCH.src_len, tgt_len=BATCH.tgt_len)
     inputs = random_batch(model, task, **lengths, sentences=BATCH.sentences)
     cpu = torch.device("cpu")
@@ -227,6 +228,33 @@ def test_a_plan_adds_up() -> None:
         assert run["hours"] == pytest.approx(run["updates"] * update["seconds"] / 3600)
         assert run["gpu_hours"] == pytest.approx(gpus * run["hours"])
         assert run["tokens_per_second"] == pytest.approx(update["tokens"] / update["seconds"])
+
+
+RECOMPUTED = ("--checkpoint-activations",)
+
+
+@pytest.mark.usefixtures("without_memory")
+@pytest.mark.parametrize("flags", [(), RECOMPUTED])
+def test_the_arithmetic_is_that_of_a_real_step(flags: tuple[str, ...]) -> None:
+    """Products as torch counts them: of both passes, and of what is computed again."""
+    step = step_on_cpu(*flags, "--token-layout", "compact", "--expert-backend", "loop")
+    with FlopCounterMode(display=False) as counted:
+        step()
+    size = dict(max_tokens=BATCH.sentences * BATCH.src_len, flags=(*DEPTH, *flags))
+    found = plan(training(**size), machines(1), SPEED)["model"]["macs_of_batch"]
+    assert found == pytest.approx(counted.get_total_flops() / 2, rel=0.05)
+
+
+@pytest.mark.usefixtures("without_memory")
+@pytest.mark.parametrize(
+    ("speed", "times"), [(Speed(0.01, 1e20, ""), 1.9), (Speed(0.0, 1e9, ""), 1.31)]
+)
+def test_what_is_computed_again_takes_time(speed: Speed, times: float) -> None:
+    """Whether steps are what takes time or arithmetic."""
+    once, again = (plan(training(flags=f), machines(1), speed) for f in ((), RECOMPUTED))
+    longer = again["update"]["seconds_computing"] / once["update"]["seconds_computing"]
+    assert longer == pytest.approx(times, abs=0.01)
+    assert once["run"]["hours"] * longer == pytest.approx(again["run"]["hours"])
 
 
 @pytest.mark.usefixtures("without_memory")

@@ -44,7 +44,7 @@ class Speed:
     macs_per_second: float
     source: str
 
-    def seconds(self, steps: int, macs: float) -> float:
+    def seconds(self, steps: float, macs: float) -> float:
         """Time of a forward and backward pass; arguments as in `Point`."""
         return self.seconds_per_step * steps + macs / self.macs_per_second
 
