@@ -38,6 +38,9 @@ def report(out: Path, counts: dict[str, Counts], remedy: str = "") -> None:
             print(f"dropped from {split}: {total} of {row.pairs + total} pairs ({reasons})")
     sizes = [vocabulary_size(out / f"dict.{side}.txt") for side in SIDES]
     print(f"vocabulary: {sizes[0]} src, {sizes[1]} tgt")
+    for split, row in counts.items():
+        if row.trained:
+            print(f"{row.trained:,} of {row.pairs:,} pairs of {split} are in the training text too")
     warned = False
     for split, row in counts.items():
         if row.unreachable >= WORTH_A_WARNING * row.pairs and row.unreachable:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from sut_data.files import read_lines
 from sut_data.text.chunks import Pairs, cores, in_chunks, ordered_map, write_pairs
+from sut_data.text.overlap import count_trained
 from sut_data.text.pairs import SIDES, Inputs, check_text, copy_columns, read_pairs
 from sut_data.text.segmentation import Segmenter, Vocabulary
 from sut_data.text.subwords import (
@@ -180,6 +181,10 @@ def prepare_text(
     vocabulary = None if prepared is None else Vocabulary.of(prepared)
     segmenter = Segmenter(treatment, sides, text, workers, vocabulary)
     result = {split: segmenter.write(split, pair, lines[split]) for split, pair in files.items()}
+    training = text if prepared is None else prepared / "text"
+    evaluated = [split for split in result if split != "train"]
+    for split, trained in count_trained(training, text, evaluated).items():
+        result[split] = result[split]._replace(trained=trained)
     copy_columns(inputs, text, segmenter.dropped)
     shutil.rmtree(words, ignore_errors=True)
     return result

@@ -39,3 +39,4 @@ class Counts(NamedTuple):
     too_long: int = 0  # over `max_length` on one side,
     uneven: int = 0  # one side more than `max_ratio` times as long as the other
     unreachable: int = 0  # pairs kept whose target has a symbol that the training text does not
+    trained: int = 0  # pairs of an evaluation set that the training text has too

@@ -50,6 +50,17 @@ def test_references_out_of_reach_are_counted_and_reported(
     assert "warning" not in capsys.readouterr().out
 
 
+def test_pairs_of_training_in_evaluation_sets_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side in ("src", "tgt"):
+        (tmp_path / f"dict.{side}.txt").touch()
+    report(tmp_path, counts_of(tmp_path, Treatment()))
+    shown = capsys.readouterr().out
+    assert "1 of 2 pairs of test are in the training text too\n" in shown
+    assert "of valid are in" not in shown
+
+
 def test_too_few_subwords_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learn_bpe(Counter({"low": 3, "lower": 2}), 300, tmp_path / "codes")
     merges = len((tmp_path / "codes").read_text().splitlines()) - 1

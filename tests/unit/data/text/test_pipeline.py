@@ -235,12 +235,25 @@ def test_what_is_taken_apart_is_no_word_of_fairseqs(tmp_path: Path, treatment: T
 def test_the_unknown_word_of_a_corpus_is_counted_as_unknown(tmp_path: Path) -> None:
     """fairseq gives it the index of unknown words, in training too: it can never be generated."""
     lines = [("a <unk>", "b c"), ("a", "<unk> b <unk>")]
-    out = tmp_path / "out"
-    out.mkdir()
-    inputs = write(tmp_path / "in", train=lines, valid=lines, test=lines)
-    counts = prepare_text(inputs, Treatment(), out)
+    inputs = write(tmp_path / "in", train=lines, valid=lines, test=lines[::-1])
+    counts = prepare_text(inputs, Treatment(), tmp_path)
     for split in ("valid", "test"):
-        assert counts[split] == Counts(2, 2, 3, unknown_src=1, unknown_tgt=2, unreachable=1)
+        assert counts[split] == Counts(
+            2, 2, 3, unknown_src=1, unknown_tgt=2, unreachable=1, trained=2
+        )
+
+
+@pytest.mark.parametrize(
+    "treatment", [Treatment(), Treatment(subwords="bpe", size=9, languages=("en", "de"))]
+)
+def test_pairs_that_training_has_too_are_counted(tmp_path: Path, treatment: Treatment) -> None:
+    """A pair, not a source with another target; one that is repeated, each time."""
+    (source, target), *others = SENTENCES
+    test = [(source, target), (f" {source} ", target), (source, "Nein."), ("No.", target)]
+    inputs = write(tmp_path / "in", train=SENTENCES, valid=others, test=test)
+    inputs.pairs["more"] = inputs.pairs["train"]
+    counts = prepare_text(inputs, treatment, tmp_path)
+    assert [counts[split].trained for split in counts] == [0, 3, 2, 4]
 
 
 def test_merges_are_those_of_subword_nmt(repository: Path) -> None:
