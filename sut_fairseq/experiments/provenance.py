@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from sut_data.folders.prepared import without_added
+from sut_data.text.treatment import Counts
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
 
@@ -105,6 +106,10 @@ def describe_data(data: Path) -> Data:
         # that came to the same text change what is trained on.
         unread = ("recipe", "options")
         made = {key: value for key, value in without_added(stamp).items() if key not in unread}
+        # How much of a set the training text has too follows from both.
+        shared = Counts._fields.index("trained")
+        if "counts" in made:
+            made["counts"] = {split: row[:shared] for split, row in made["counts"].items()}
         digest.update(json.dumps(made, sort_keys=True).encode())
     else:
         parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))

@@ -222,6 +222,15 @@ def test_digest_of_data(tmp_path: Path) -> None:
         )
         digests.append(provenance.describe_data(folder).digest)
     assert digests[0] == digests[1] and len(set(digests)) == 3
+    # The last number, of the pairs that training has too, is new and follows from the others.
+    counted = []
+    for row in ([9] * 9, [*[9] * 9, 3], [8] * 9):
+        folder = tmp_path / f"counted {len(counted)}"
+        folder.mkdir()
+        (folder / "dict.src.txt").write_text("x 1")
+        (folder / "prepared.json").write_text(json.dumps({"counts": {"test": row}}))
+        counted.append(provenance.describe_data(folder).digest)
+    assert counted[0] == counted[1] != counted[2]
     own = tmp_path / "own"
     own.mkdir()
     with pytest.raises(InputError, match="has no dict.src.txt"):
