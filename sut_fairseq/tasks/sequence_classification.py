@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
+import copy
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from fairseq.data import FairseqDataset, LanguagePairDataset, PrependTokenDatase
 from fairseq.tasks import register_task
 from torch import Tensor
 
-from sut_fairseq.errors import InputError
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 
 
@@ -43,6 +44,27 @@ class SequenceClassificationTask(LabelTask):
         """The model's own scores, `(batch, num_labels)`."""
         scores: Tensor = model(**sample["net_input"])[0]
         return scores
+
+    def load_dataset(
+        self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
+    ) -> None:
+        """Load a split as `LabelTask` does; `--truncate-source` leaves room for the begin token.
+
+        Raises:
+            InputError: as there, and if truncated sources could have no word.
+        """
+        whole = self.cfg
+        if whole.truncate_source:
+            most = whole.max_source_positions
+            needed = f"more than {self.BOUNDARY_TOKENS}, with --truncate-source"
+            check(most > self.BOUNDARY_TOKENS, "max_source_positions", needed, most)
+            # fairseq leaves room for the end token alone.
+            self.cfg = copy.copy(whole)
+            self.cfg.max_source_positions = most - 1
+        try:
+            super().load_dataset(split, epoch, combine, **kwargs)
+        finally:
+            self.cfg = whole
 
     def prepare(self, pairs: LanguagePairDataset) -> FairseqDataset:
         """Put the begin token before each source; the data have the end token already."""

@@ -10,7 +10,10 @@ import pytest
 import torch
 
 from sut_fairseq.analysis import untrained
+from sut_fairseq.errors import InputError
 from sut_fairseq.models.classifier_architectures import CLASSIFIERS
+from sut_fairseq.tasks.labels import LabelTaskConfig
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 from tests.integration.commands import Finished, generate, on_cpu, run, train, words
 
 SIZES = {"train": 120, "valid": 12, "valid_deep": 10, "test": 15}
@@ -195,6 +198,26 @@ def test_selection_by_any_set(learnt: tuple[Path, Finished], data: Path, tmp_pat
         best = torch.load(checkpoint, weights_only=True)["extra_state"]["val_loss"]
         assert len(curve) > 1 and round(best, 3) == max(curve)
     assert max(curve) < 100  # unlike on the other set
+
+
+def test_truncated_sources_fit(data: Path) -> None:
+    """Begin and end are among the most tokens that a model takes."""
+    options = dict(data=str(data), source_lang="src", target_lang="tgt", dataset_impl="mmap")
+    config = LabelTaskConfig(
+        **options, train_subset="train", required_seq_len_multiple=1, truncate_source=True
+    )
+    config.max_source_positions = 4
+    task = SequenceClassificationTask.setup_task(config)
+    task.load_dataset("valid_deep")
+    found, dictionary = task.dataset("valid_deep"), task.source_dictionary
+    assert max(found.src_sizes) <= 4 == task.max_positions()[0]
+    sources = (data / "text" / "valid_deep.src").read_text().splitlines()
+    for pair, source in zip(found, sources, strict=True):
+        words = [dictionary.index(word) for word in source.split()[:2]]
+        assert pair["source"].tolist() == [dictionary.bos(), *words, dictionary.eos()]
+    config.max_source_positions = 2
+    with pytest.raises(InputError, match="must be more than 2, with --truncate-source, but is 2"):
+        task.load_dataset("valid")
 
 
 @pytest.mark.parametrize(
