@@ -122,7 +122,7 @@ class Reader:
         """
         text = " ".join(text.split())
         symbols = _symbols("sentence", text, self.source)
-        tokens = _indices(symbols, self.task.source_dictionary)
+        tokens = sentence_tokens(symbols, self.task.source_dictionary)
         dataset = self.task.build_dataset_for_inference([tokens], [len(tokens)])
         sample = dataset.collater([dataset[0]])
         words = self._source_words(sample)
@@ -198,7 +198,7 @@ class Reader:
         if self.labels:
             raise InputError("--target is for translation models; a label is not read, but told.")
         symbols = _symbols("--target", target, self.target)
-        answer = _indices(symbols, dictionary)
+        answer = sentence_tokens(symbols, dictionary)
         words = _words(answer, dictionary)
         return answer, [w._replace(text=s) for w, s in zip(words, [*symbols, dictionary.eos_word])]
 
@@ -226,6 +226,16 @@ class Reader:
         check(length <= most, f"{side} sentence", f"at most {most} tokens long", length)
 
 
+def sentence_tokens(symbols: Sequence[str], dictionary: Dictionary) -> Tensor:
+    """Tokens of a typed sentence and its end, `(length,)`; what is not known is the unknown word.
+
+    So is what fairseq calls its special symbols: who types `<pad>` means no padding.
+    """
+    found = [dictionary.index(symbol) for symbol in symbols]
+    tokens = [index if index >= dictionary.nspecial else dictionary.unk() for index in found]
+    return torch.tensor([*tokens, dictionary.eos()])
+
+
 def _readable(side: TextSide, symbols: str) -> str:
     """Symbols as text; without the extra that detokenises, words as the tokeniser left them."""
     try:
@@ -243,16 +253,6 @@ def _symbols(name: str, text: str, side: TextSide) -> list[str]:
     symbols = side.encode(text).split()
     check(bool(symbols), name, "at least one word", repr(text))
     return symbols
-
-
-def _indices(symbols: Sequence[str], dictionary: Dictionary) -> Tensor:
-    """Tokens of symbols and the end, `(length,)`; what is not known is the unknown word.
-
-    So is what fairseq calls its special symbols: who types `<pad>` means no padding.
-    """
-    found = [dictionary.index(symbol) for symbol in symbols]
-    tokens = [index if index >= dictionary.nspecial else dictionary.unk() for index in found]
-    return torch.tensor([*tokens, dictionary.eos()])
 
 
 def _words(tokens: Tensor, dictionary: Dictionary) -> list[Word]:

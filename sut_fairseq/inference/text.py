@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from sut_data.text.tokenization import TextSide
+from sut_fairseq.analysis.sentences import sentence_tokens
 from sut_fairseq.inference.results import Translation
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 
@@ -43,9 +44,9 @@ class ModelText:
             error = "the line is not UTF-8; convert it, for example with `iconv -t UTF-8`."
             return Translation(clean, error=error)
         with self.tokenising:
-            symbols = self.source_side.encode(line)
+            symbols = self.source_side.encode(line).split()
         dictionary = self.task.source_dictionary
-        tokens = dictionary.encode_line(symbols, add_if_not_exist=False).long()
+        tokens = sentence_tokens(symbols, dictionary)
         length = len(tokens)
         if isinstance(self.task, SequenceClassificationTask):
             length += self.task.BOUNDARY_TOKENS - 1
@@ -55,7 +56,8 @@ class ModelText:
                 f"at most {self.max_source_tokens:,}; split it."
             )
             return Translation(line, error=error)
-        unknown = (word for word in symbols.split() if dictionary.index(word) == dictionary.unk())
+        known = tokens.ne(dictionary.unk()).tolist()
+        unknown = (word for word, is_known in zip(symbols, known) if not is_known)
         return Translation(
             line,
             source_tokens=tokens if len(tokens) > 1 else None,
@@ -66,8 +68,8 @@ class ModelText:
         """The tokens of an expected answer; None if the model does not know a word of it."""
         dictionary = self.task.target_dictionary
         with self.tokenising:
-            symbols = self.target_side.encode(line)
-        tokens: list[int] = dictionary.encode_line(symbols, add_if_not_exist=False).tolist()
+            symbols = self.target_side.encode(line).split()
+        tokens: list[int] = sentence_tokens(symbols, dictionary).tolist()
         return None if dictionary.unk() in tokens else tokens
 
     def decode(self, tokens: Tensor, left_out: Iterable[int]) -> str:

@@ -115,6 +115,21 @@ def test_pictures_are_written(model: sut_fairseq.Model, tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(b"<?xml") for path in paths)
 
 
+@pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>", "<unk>"])
+def test_typed_special_symbols_are_unknown_words(model: sut_fairseq.Model, special: str) -> None:
+    """Within a sentence and alone, as source and as reference, and traced alike."""
+    lines = [f"run {special} jump", special]
+    expected = model.translate(["run leap jump", "leap"], costs=False, **OPTIONS)
+    found = model.translate(lines, costs=False, **OPTIONS)
+    for line, one, other in zip(lines, found, expected, strict=True):
+        assert one.unknown_words == (special,)
+        assert one.source_tokens.tolist() == other.source_tokens.tolist()
+        assert one.text == other.text
+        assert model.trace(line, max_len=2, costs=False).unknown_words == (special,)
+    assert model.exact_match(["run"], [f"I_RUN {special}"], max_len_b=2).right == (False,)
+    assert model._text.reference(f"I_RUN {special}") is None
+
+
 def test_exact_match(model: sut_fairseq.Model) -> None:
     options = {"beam": 1, "max_len_b": 8}
     answers = [answer.text for answer in model.translate(LINES[2:4], costs=False, **options)]
