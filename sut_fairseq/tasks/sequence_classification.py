@@ -24,6 +24,7 @@ class SequenceClassificationTask(LabelTask):
     the sets in `--valid-subset`, so `--valid-subset valid_deep,valid` selects by `valid_deep`.
     """
 
+    cfg: LabelTaskConfig
     BOUNDARY_TOKENS = 2  # of each source: begin and end
 
     @property
