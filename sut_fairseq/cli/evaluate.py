@@ -11,10 +11,11 @@ from typing import Any
 
 from fairseq import tasks
 from fairseq.models import FairseqLanguageModel
+from fairseq.utils import split_paths
 from tqdm import tqdm
 
 from sut_data.sets.cfq.sparql import conjuncts
-from sut_data.text.tokenization import load_tokenization
+from sut_data.text.tokenization import load_direction
 from sut_data.waiting import waiting
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
@@ -175,8 +176,9 @@ def _row(
             same = sum(conjuncts(reference) == conjuncts(found) for reference, found in pairs)
             row["same_conjuncts"] = 100 * same / len(pairs)
         if arguments.bleu:
-            join = load_tokenization(Path(task.cfg.data))["tgt"].join
-            references, found = zip(*((join(reference), join(one)) for reference, one in pairs))
+            folder = Path(split_paths(task.cfg.data)[0])
+            _, target = load_direction(folder, task.cfg.source_lang, task.cfg.target_lang)
+            references, found = zip(*(map(target.join, pair) for pair in pairs))
             row["bleu"] = tokenized_bleu(found, references)
     return row
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from fairseq import utils
 from fairseq.data import data_utils
 
-from sut_data.text.tokenization import TextSide, load_tokenization
+from sut_data.text.tokenization import TextSide, load_direction
 from sut_fairseq.checkpoints.exported import WEIGHTS
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
@@ -44,11 +44,7 @@ class ModelFiles:
         Raises:
             ValueError: what says it is damaged.
         """
-        sides = load_tokenization(self.folder)
-        return (
-            sides.get(self.source_lang, sides["src"]),
-            sides.get(self.target_lang, sides["tgt"]),
-        )
+        return load_direction(self.folder, self.source_lang, self.target_lang)
 
 
 def find_model(

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq.models import BaseFairseqModel
+from fairseq.utils import split_paths
 
-from sut_data.text.tokenization import FILE, TextSide, load_tokenization
+from sut_data.text.tokenization import FILE, TextSide, load_direction
 from sut_fairseq.checkpoints.exported import is_exported
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.errors import InputError, check
@@ -58,9 +59,10 @@ class Pretrained(BaseFairseqModel):
             str(folder), checkpoint_file, str(data_name_or_path), **options
         )
         if not _TOKENISERS & options.keys():
-            data = Path(str(hub.task.cfg.data))
+            cfg = hub.task.cfg
+            data = Path(split_paths(str(cfg.data))[0])
             if (data / FILE).is_file():
-                source, target = load_tokenization(data).values()
+                source, target = load_direction(data, cfg.source_lang, cfg.target_lang)
                 hub.tokenizer, hub.bpe = _Words(source, target), _Subwords(source, target)
         return hub
 

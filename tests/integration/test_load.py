@@ -16,8 +16,11 @@ import pytest
 import torch
 
 import sut_fairseq
+from sut_data.text.tokenization import TextSide, save_tokenization
+from sut_fairseq.cli import evaluate
 from sut_fairseq.errors import InputError
-from tests.integration.commands import run
+from sut_fairseq.models import UniversalTransformerModel
+from tests.integration.commands import TINY, run, train
 
 LINES = ["run and jump", "", "look twice and walk", "jump", "run <unk> leap"]
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -128,6 +131,29 @@ def test_typed_special_symbols_are_unknown_words(model: sut_fairseq.Model, speci
         assert model.trace(line, max_len=2, costs=False).unknown_words == (special,)
     assert model.exact_match(["run"], [f"I_RUN {special}"], max_len_b=2).right == (False,)
     assert model._text.reference(f"I_RUN {special}") is None
+
+
+def test_tokenisation_of_the_other_direction(
+    data: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that reads `tgt` and writes `src`: fairseq's interface, ours, and BLEU."""
+    folder, symbols = shutil.copytree(data, tmp_path / "data"), TextSide(subwords="symbols")
+    save_tokenization(folder, {"src": TextSide(), "tgt": symbols})
+    train(folder, tmp_path, *TINY, "--source-lang", "tgt", "--target-lang", "src")
+    place = (str(tmp_path), "checkpoint_last.pt", str(folder))
+    hub = UniversalTransformerModel.from_pretrained(*place)
+    assert hub.bpe.encode(hub.tokenizer.encode("a(b)")) == symbols.encode("a(b)") != "a(b)"
+    assert hub.tokenizer.decode(hub.bpe.decode("a ( b )")) == "a ( b )"
+    model = sut_fairseq.load(tmp_path, device="cpu")
+    assert (model.source_side, model.target_side) == (symbols, TextSide())
+    compared: list[str] = []
+    monkeypatch.setattr(
+        evaluate, "tokenized_bleu", lambda found, references: compared.extend(references) or 0.0
+    )
+    asked = ("--path", tmp_path / "checkpoint_last.pt", "--data", folder, "--device", "cpu")
+    searched = ("--modes", "search", "--bleu", "--gen-subset", "train")
+    assert evaluate.main([*map(str, asked), *searched]) == 0
+    assert sorted(compared) == sorted((text / "train.src").read_text().splitlines())
 
 
 def test_exact_match(model: sut_fairseq.Model) -> None:

@@ -246,3 +246,19 @@ def load_tokenization(folder: Path) -> dict[str, TextSide]:
             raise InputError(f"{path} names {model}, which is not there: copy it back.")
         sides[name] = TextSide(language, subwords, file)
     return sides
+
+
+def load_direction(folder: Path, source_lang: str, target_lang: str) -> tuple[TextSide, TextSide]:
+    """Read how source and target of a model were made, which may read `tgt` and write `src`.
+
+    Args:
+        folder: a data folder.
+        source_lang, target_lang: the model's languages; with other names than `src` and `tgt`, the
+            source is `src`.
+
+    Raises:
+        InputError: as `load_tokenization`.
+    """
+    sides = load_tokenization(folder)
+    source, target = SIDES
+    return sides.get(source_lang, sides[source]), sides.get(target_lang, sides[target])
