@@ -133,21 +133,41 @@ class LabelTask(TranslationTask):
         metrics.log_accuracy(logging_outputs, names)
 
     def build_generator(self, models: list[nn.Module], args: Any, **kwargs: Any) -> "LabelSearch":
-        """What fairseq-generate searches with: all labels, the most probable first."""
-        return LabelSearch(self)
+        """What fairseq-generate searches with: all labels, the most probable first.
+
+        Raises:
+            InputError: if `args` ask for alignments.
+        """
+        if getattr(args, "print_alignment", None):
+            raise InputError(
+                "classification aligns no label with the source: leave --print-alignment out."
+            )
+        return LabelSearch(self, score_reference=getattr(args, "score_reference", False))
 
 
 class LabelSearch:
-    """Has the interface of fairseq's `SequenceGenerator`; every label is a hypothesis."""
+    """Has the interface of fairseq's `SequenceGenerator`; every label is a hypothesis.
 
-    def __init__(self, task: LabelTask) -> None:
+    Args:
+        task: which labels there are, and how models score them.
+        score_reference: whether the right label is the only hypothesis.
+    """
+
+    def __init__(self, task: LabelTask, *, score_reference: bool = False) -> None:
         self.task = task
+        self.score_reference = score_reference
         self.symbols_to_strip_from_output = {task.tgt_dict.eos()}
 
     def generate(
         self, models: list[nn.Module], sample: dict[str, Any], **kwargs: Any
     ) -> list[list[dict[str, Any]]]:
-        """For each sentence all labels, best first; `score` is the log-probability among them."""
+        """For each sentence all labels, best first, or the right one alone.
+
+        `score` is the log-probability among all labels in both cases.
+
+        Raises:
+            InputError: for a search that labels do not know, and if no right label is there.
+        """
         if any(value is not None for value in kwargs.values()):
             raise InputError(
                 "classification predicts one label and knows no "
@@ -156,7 +176,10 @@ class LabelSearch:
             )
         scores = self.task.label_scores(models, sample)
         labels = self.task.labels.to(scores.device)
-        ordered, order = scores.sort(dim=1, descending=True)
+        if self.score_reference:
+            order = self._references(sample, labels)
+        else:
+            order = scores.argsort(dim=1, descending=True)
         return [
             [
                 {
@@ -168,8 +191,17 @@ class LabelSearch:
                 }
                 for label, score in zip(labels[indices], row)
             ]
-            for indices, row in zip(order, ordered)
+            for indices, row in zip(order, scores.gather(1, order))
         ]
+
+    def _references(self, sample: dict[str, Any], labels: Tensor) -> Tensor:
+        """Which of the labels is the right one of each sentence, `(batch, 1)`."""
+        if sample.get("target") is None:
+            raise InputError(
+                "--score-reference needs sentences with their labels: use fairseq-generate on a "
+                "prepared folder."
+            )
+        return torch.searchsorted(labels, sample["target"][:, :1].contiguous())
 
 
 def labels_of(dictionary: Dictionary) -> Tensor:

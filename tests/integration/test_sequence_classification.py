@@ -163,6 +163,39 @@ def test_it_is_learnt_and_generated(learnt: tuple[Path, Finished], data: Path) -
     assert best.endswith("\tmid")
 
 
+def test_the_reference_is_scored(learnt: tuple[Path, Finished], data: Path) -> None:
+    """With the log-probability that it has among all labels."""
+    fixed = (data, learnt[0], *words("--task sequence_classification --gen-subset valid_deep"))
+    scored, every = (
+        generate(*fixed, *options).stdout.splitlines()
+        for options in (["--score-reference"], ["--nbest", len(LABELS)])
+    )
+    probabilities = {tuple(line.split("\t")[::2]): line for line in every if line[:2] == "H-"}
+    answers = [line for line in scored if line[:2] == "H-"]
+    references = [line for line in scored if line[:2] == "T-"]
+    assert len(answers) == len(references) == SIZES["valid_deep"]
+    for answer, reference in zip(answers, references):
+        number, label = reference.split("\t")
+        assert answer == probabilities[f"H-{number[2:]}", label]
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "sentence"),
+    [
+        ("fairseq-generate", "--print-alignment", "leave --print-alignment out."),
+        ("fairseq-generate", "--prefix-size 1", "leave --prefix-size and --constraints out."),
+        ("fairseq-interactive", "--score-reference", "--score-reference needs sentences with"),
+    ],
+)
+def test_searches_that_labels_do_not_know(
+    command: str, options: str, sentence: str, learnt: tuple[Path, Finished], data: Path
+) -> None:
+    asked = (command, data, "--path", learnt[0], *words("--task sequence_classification"))
+    finished = on_cpu(*asked, *words(options), stdin="b x\n", ok=False)
+    assert finished.status == 1 and "Traceback" not in finished.stderr
+    assert sentence in finished.last_line
+
+
 def test_fairseq_validate(learnt: tuple[Path, Finished], data: Path) -> None:
     finished = on_cpu(
         "fairseq-validate", data, "--path", learnt[0], *TASK, *words("--batch-size 8"),
