@@ -24,7 +24,7 @@ from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import ModelFiles, find_model
 from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
 from sut_fairseq.inference.sharing import sharing_weights
-from sut_fairseq.inference.text import ModelText
+from sut_fairseq.inference.text import ModelText, SharedSide
 from sut_fairseq.inference.trace import SentenceTrace
 from sut_fairseq.tasks.labels import LabelTask
 
@@ -101,7 +101,8 @@ class Model:
         self.device = usable_device(device)
         self.model.to(self.device).eval()
         limits = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
-        self._text = ModelText(self.task, *files.tokenization(), max_source_tokens=int(limits[0]))
+        source, target = map(SharedSide.of, files.tokenization())
+        self._text = ModelText(self.task, source, target, max_source_tokens=int(limits[0]))
 
     @property
     def alpha_threshold(self) -> float | None:
@@ -266,8 +267,7 @@ class Model:
         check(isinstance(text, str), "text", "one sentence", repr(text)[:40])
         Search(beam=beam, max_len_b=max_len)  # checks them
         reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
-        with self._text.tokenising:
-            sentence = reader.sentence(text)
+        sentence = reader.sentence(text)
         return SentenceTrace.of(sentence, reader.ask(sentence, target=target, costs=costs))
 
     def reader(

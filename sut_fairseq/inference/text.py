@@ -18,6 +18,34 @@ LONGEST = 1 << 16  # characters of a line; no model takes as many words, and Mos
 
 
 @dataclass(frozen=True)
+class SharedSide(TextSide):
+    """A side that several threads may use: its libraries load, and remember, as they go.
+
+    Args:
+        lock: held while they work.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, side: TextSide) -> SharedSide:
+        """The same side for several threads."""
+        return cls(side.language, side.subwords, side.model)
+
+    def tokenize(self, raw: str) -> str:
+        with self.lock:
+            return super().tokenize(raw)
+
+    def segment(self, tokens: str) -> str:
+        with self.lock:
+            return super().segment(tokens)
+
+    def detokenize(self, tokens: str) -> str:
+        with self.lock:
+            return super().detokenize(tokens)
+
+
+@dataclass(frozen=True)
 class ModelText:
     """Dictionaries and tokenisation of a model; several threads may use it.
 
@@ -25,14 +53,12 @@ class ModelText:
         task: fairseq's task, with both dictionaries.
         source_side, target_side: how text becomes symbols, and symbols text.
         max_source_tokens: the longest source that the model takes, its end included.
-        tokenising: held while a side works: its libraries load, and remember, as they go.
     """
 
     task: Any
-    source_side: TextSide
-    target_side: TextSide
+    source_side: SharedSide
+    target_side: SharedSide
     max_source_tokens: int
-    tokenising: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self, line: str) -> Translation:
         """A line with the tokens to translate, if there are any, or why it cannot be."""
@@ -43,9 +69,8 @@ class ModelText:
         if clean != line:
             error = "the line is not UTF-8; convert it, for example with `iconv -t UTF-8`."
             return Translation(clean, error=error)
-        with self.tokenising:
-            symbols = self.source_side.encode(line).split()
         dictionary = self.task.source_dictionary
+        symbols = self.source_side.encode(line).split()
         tokens = sentence_tokens(symbols, dictionary)
         length = len(tokens)
         if isinstance(self.task, SequenceClassificationTask):
@@ -67,8 +92,7 @@ class ModelText:
     def reference(self, line: str) -> list[int] | None:
         """The tokens of an expected answer; None if the model does not know a word of it."""
         dictionary = self.task.target_dictionary
-        with self.tokenising:
-            symbols = self.target_side.encode(line).split()
+        symbols = self.target_side.encode(line).split()
         tokens: list[int] = sentence_tokens(symbols, dictionary).tolist()
         return None if dictionary.unk() in tokens else tokens
 
@@ -77,5 +101,4 @@ class ModelText:
         symbols: str = self.task.target_dictionary.string(
             tokens.int().cpu(), extra_symbols_to_ignore=left_out
         )
-        with self.tokenising:
-            return self.target_side.decode(symbols)
+        return self.target_side.decode(symbols)

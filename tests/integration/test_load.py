@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,35 @@ def test_threads_do_not_see_each_other(model: sut_fairseq.Model) -> None:
         assert torch.equal(one, weights[name])
 
 
+def test_one_thread_at_a_time_tokenises(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tokenises loads its libraries, and remembers words, as it goes."""
+    shared = sut_fairseq.load(checkpoint, device="cpu")
+    inside: set[int] = set()  # the sides that work
+
+    def alone(method: Any) -> Any:
+        def call(side: TextSide, text: str) -> str:
+            assert id(side) not in inside
+            inside.add(id(side))
+            time.sleep(0.001)
+            result: str = method(side, text)
+            inside.remove(id(side))
+            return result
+
+        return call
+
+    for name in ("tokenize", "segment", "detokenize"):
+        monkeypatch.setattr(TextSide, name, alone(getattr(TextSide, name)))
+
+    def ask(number: int) -> None:
+        if number % 2:
+            shared.trace("run", target="I_RUN", costs=False)
+        else:
+            shared.exact_match(["run", "jump"], ["I_RUN", "I_JUMP"], max_len_b=2)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(ask, range(8)))
+
+
 def test_trace(model: sut_fairseq.Model) -> None:
     trace = model.trace("run  and jump", alpha_threshold=0.5, max_len=8)
     assert trace.words["encoder"] == ("run", "and", "jump", "</s>")
@@ -145,7 +175,7 @@ def test_tokenisation_of_the_other_direction(
     assert hub.bpe.encode(hub.tokenizer.encode("a(b)")) == symbols.encode("a(b)") != "a(b)"
     assert hub.tokenizer.decode(hub.bpe.decode("a ( b )")) == "a ( b )"
     model = sut_fairseq.load(tmp_path, device="cpu")
-    assert (model.source_side, model.target_side) == (symbols, TextSide())
+    assert (model.source_side.subwords, model.target_side.subwords) == ("symbols", "words")
     compared: list[str] = []
     monkeypatch.setattr(
         evaluate, "tokenized_bleu", lambda found, references: compared.extend(references) or 0.0
