@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from tqdm import tqdm
 from sut_data.command_line import Parser, printable, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_fairseq.cli._command import for_json, run_command
-from sut_fairseq.errors import InputError, check
+from sut_fairseq.errors import InputError
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
 from sut_fairseq.inference.model import Model
@@ -51,7 +52,14 @@ def read_lines(stream: BinaryIO) -> Iterator[str]:
 
 
 def _main(arguments: argparse.Namespace) -> None:
-    check(arguments.max_len_a >= 0, "--max-len-a", "at least 0", arguments.max_len_a)
+    search = Search(
+        beam=arguments.beam,
+        lenpen=arguments.lenpen,
+        max_len_a=arguments.max_len_a,
+        max_len_b=arguments.max_len_b,
+        max_tokens=arguments.max_tokens,
+        batch_size=arguments.batch_size or 0,
+    )
     files = find_model(
         arguments.model, arguments.data, arguments.source_lang, arguments.target_lang
     )
@@ -62,16 +70,7 @@ def _main(arguments: argparse.Namespace) -> None:
         print(f"wrote {arguments.export}; translate with `sut-translate {arguments.export}`")
         return
     model = Model(files, alpha_threshold=arguments.alpha_threshold, device=arguments.device)
-    options = {
-        "beam": arguments.beam,
-        "lenpen": arguments.lenpen,
-        "max_len_a": arguments.max_len_a,
-        "max_len_b": arguments.max_len_b,
-        "max_tokens": arguments.max_tokens,
-        "batch_size": arguments.batch_size or 0,
-        "costs": arguments.json,
-    }
-    ask = partial(model.translate, **options)
+    ask = partial(model.translate, **asdict(search), costs=arguments.json)
     if not (files.folder / TOKENIZATION).exists():
         _note(
             f"{files.folder} has no {TOKENIZATION}: the words are those between spaces, as in "

@@ -43,6 +43,7 @@ class Search:
             value = getattr(self, name)
             number = isinstance(value, Real) and math.isfinite(value)
             check(number, name, "a finite number", repr(value))
+        check(self.max_len_a >= 0, "max_len_a", "at least 0", self.max_len_a)
 
 
 @dataclass(frozen=True)

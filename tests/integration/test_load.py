@@ -225,7 +225,7 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
         model.translate(LINES, alpha_threshold=1.5)
     for options in (
         {"beam": 2.5}, {"beam": 0}, {"max_len_b": 0}, {"max_tokens": "1"}, {"batch_size": -1},
-        {"lenpen": "1"}, {"max_len_a": None}, {"alpha_threshold": "0.5"},
+        {"lenpen": "1"}, {"max_len_a": None}, {"max_len_a": -0.5}, {"alpha_threshold": "0.5"},
         {"lenpen": float("nan")}, {"max_len_a": float("inf")},
     ):  # fmt: skip
         with pytest.raises(InputError, match=f"`{next(iter(options))}` must be"):
