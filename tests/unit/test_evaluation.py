@@ -57,7 +57,7 @@ def test_no_answer_equals_an_unknown_word(
         words.add_symbol(word)
     target = words.encode_line("a b c d e", add_if_not_exist=False)
     task: Any = SimpleNamespace(
-        cfg=SimpleNamespace(data=str(tmp_path)),
+        cfg=SimpleNamespace(data=str(tmp_path), source_lang="src", target_lang="tgt"),
         target_dictionary=words,
         dataset=lambda split: [{"target": target}],
     )
