@@ -17,7 +17,7 @@ from sut_data.folders.choosing import choose
 from sut_data.folders.training import experiment_command, training_words, user_dir
 from sut_data.text.treatment import Counts
 from tests.documented import blocks, run_page
-from tests.integration.commands import run, words
+from tests.integration.commands import run, run_installed, words
 
 FAIRSEQ = ["fairseq-train", "fairseq-generate", "fairseq-validate"]
 SMALL = words("--encoder-embed-dim 32 --encoder-ffn-embed-dim 16 --encoder-layers 2")
@@ -92,9 +92,11 @@ def test_fairseqs_own_commands(repository: Path, folder: Path) -> None:
         assert len(code) >= 2
         run("python", "-c", "\n".join(code), cwd=folder)
 
-    # What the page on troubleshooting says of a command without --user-dir.
+    # What the page on troubleshooting says of a command without --user-dir, in a process that has
+    # not imported the plugin.
     path = folder / "checkpoints/mine/checkpoint_best.pt"
-    failed = run("fairseq-generate", folder / "data-bin/mine", "--path", path, "--cpu", ok=False)
+    generate = ("fairseq-generate", folder / "data-bin/mine", "--path", path, "--cpu")
+    failed = run_installed(*generate, ok=False)
     assert failed.status != 0
     assert failed.last_line in (repository / "docs" / "troubleshooting.md").read_text()
 
