@@ -15,12 +15,13 @@ from sut_fairseq.cli import _experiment_evaluation, _experiment_figures
 from sut_fairseq.cli._experiment_training import clock, listed, train
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import costs, evaluating, grid_results, records, results
+from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.costs import Costs
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.grid import Grid, read_grid, runs
 from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.running import Run
+from sut_fairseq.experiments.running import FailedTrainingsError, Run, check_same
 
 _COUNTED = 64  # training examples whose costs are counted
 
@@ -44,7 +45,7 @@ def matrix(arguments: argparse.Namespace) -> None:
     if not arguments.draw:
         try:
             _run(cells, arguments)
-        except InputError as error:  # some cells failed: the others are drawn all the same
+        except FailedTrainingsError as error:  # the other cells are drawn all the same
             failure = error
     _draw(grid, size, arguments.out)
     if failure is not None:
@@ -70,6 +71,10 @@ def _state(run: Run) -> str:
     if not (run.folder / records.RECORD).is_file():
         return "to be trained"
     record = records.read_record(run.folder)
+    try:
+        check_same(run, record, Machine(0))
+    except InputError:
+        return "cannot be run: its folder holds a run of other settings or data"
     if not record.finished():
         return "goes on" if record.sessions else "to be trained"
     return "finished" if _is_measured(run, _usual(run)) else "to be evaluated"
@@ -102,7 +107,7 @@ def _run(cells: list[Run], arguments: argparse.Namespace) -> None:
                     _experiment_evaluation.by_groups(run.folder, record, run.experiment, asked)
                     costs.write_costs(run.folder, _costs(run, record))
             done += 1
-            say(f"{done} of {len(cells)} cells are finished")
+            say(f"{done} of {len(cells)} runs are finished")
 
     train(cells, arguments, say, finish)
 
@@ -122,8 +127,14 @@ def _costs(run: Run, record: Record) -> Costs:
 
 
 def _draw(grid: Grid, size: str, out: Path) -> None:
-    """Write the table as Markdown, CSV and picture into the folder of the runs."""
+    """Write the table as Markdown, CSV and picture into the folder of the runs.
+
+    Besides the rows and columns asked for it has those of which there are runs: it replaces the
+    table of earlier calls.
+    """
     groups = results.collect(records.find_runs([out]))
+    cells = [(one.first.model, one.experiment.name) for one in groups if one.first.size == size]
+    grid = grid.with_those_of(cells, read_grid())
     table = grid_results.table(grid, groups, size)
     files = [out / f"{MATRIX}{ending}" for ending in (".md", ".csv", ".png")]
     text = f"# The matrix, size {size}\n\n![scores]({files[2].name})\n\n"

@@ -168,10 +168,10 @@ def _machine(machine: argparse._ArgumentGroup) -> None:
     )
     machine.add_argument(
         "--gpus",
-        type=int,
+        type=_gpus,
         metavar="N",
         help="how many GPUs compute together, on all machines (default: those of this machine; "
-        "with --dry-run: 1); the batches of an update are divided among them",
+        "with --dry-run: 1; 0: train on the CPU); the batches of an update are divided among them",
     )
     machine.add_argument(
         "--launcher",
@@ -183,6 +183,11 @@ def _machine(machine: argparse._ArgumentGroup) -> None:
     machine.add_argument(
         "--dry-run", action="store_true", help="print the commands of fairseq-train, and stop"
     )
+
+
+def _gpus(text: str) -> int:
+    """Argument type of argparse: how many GPUs; 0: none."""
+    return 0 if text == "0" else whole_number(text)
 
 
 def _matrix(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from types import FrameType
 
 import torch
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import commands
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Run, Say, Trainer
@@ -32,8 +33,8 @@ def clock() -> Say:
 
 def listed(run: Run, arguments: argparse.Namespace) -> str:
     """The commands of a run as one would type them; `arguments` as of `train`."""
-    machine = Machine(1 if arguments.gpus is None else arguments.gpus)
     launcher = shlex.split(arguments.launcher)
+    machine = Machine(1 if arguments.gpus is None else arguments.gpus, launched=bool(launcher))
     return commands.shell([*launcher, *one.command()] for one in run.trainings(machine))
 
 
@@ -50,13 +51,23 @@ def train(
         arguments: with `gpus`, `jobs` and `launcher`.
         say: takes a sentence on what happens.
         finish: as of `Trainer.train`.
+
+    Raises:
+        InputError: for more GPUs than there are, and as `Trainer.train`.
     """
-    gpus = torch.cuda.device_count() if arguments.gpus is None else arguments.gpus
+    there = torch.cuda.device_count()
+    gpus = there if arguments.gpus is None else arguments.gpus
+    launcher = shlex.split(arguments.launcher)
+    if gpus > there and not launcher:
+        raise InputError(
+            f"--gpus {gpus}: this machine has {there} that PyTorch can use: give at most that "
+            "many, or a --launcher that starts the training on other machines, too."
+        )
     # So that trainings are told to stop as well, have the time to save, and it is recorded.
     for number in _TO_STOP:
         signal.signal(number, _stop)
-    launcher = shlex.split(arguments.launcher)
-    trainer = Trainer(Machine(gpus), jobs=arguments.jobs, launcher=launcher, say=say)
+    machine = Machine(gpus, launched=bool(launcher))
+    trainer = Trainer(machine, jobs=arguments.jobs, launcher=launcher, say=say)
     try:
         trainer.train(runs, finish)
     except ToldToStop:

@@ -101,6 +101,7 @@ def _train(arguments: argparse.Namespace) -> None:
     runs = []
     models = arguments.models or [next(iter(experiment.models))]
     several = len(models) * len(arguments.seeds) > 1
+    _check_out(arguments.out, several)
     for model in dict.fromkeys(models):
         choice = Choice(model, size, arguments.without, arguments.updates, own)
         check_choice_of(experiment, choice)
@@ -145,6 +146,26 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
             "or name another one with --data."
         )
     return provenance.describe_data(folder.resolve())
+
+
+def _check_out(out: Path | None, several: bool) -> None:
+    """Refuse runs inside the folder of a run: they would not be found there.
+
+    Raises:
+        InputError: saying what the folder is.
+    """
+    if out is None or not out.is_dir():
+        return
+    is_run = (out / records.RECORD).is_file()
+    if several and is_run:
+        raise InputError(
+            f"{out} is the folder of a run: several runs need a folder of their own; choose "
+            "another --out."
+        )
+    if not several and not is_run and any(out.rglob(records.RECORD)):
+        raise InputError(
+            f"{out} is a folder of several runs: name one in it, or one that is new, with --out."
+        )
 
 
 def _run_folder(

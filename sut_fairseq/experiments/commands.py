@@ -28,13 +28,19 @@ class Machine:
 
     Attributes:
         gpus: how many compute together, on all machines; 0: on the CPU.
+        launched: whether a launcher starts the processes, and says how many there are.
     """
 
     gpus: int
+    launched: bool = False
 
     def settings(self) -> Settings:
-        """Device and data workers."""
-        return {"cpu": True, "num-workers": 0} if self.gpus == 0 else {"num-workers": 2}
+        """Device, processes and data workers."""
+        if self.gpus == 0:
+            return {"cpu": True, "num-workers": 0}
+        # Not told, fairseq takes every GPU that it sees.
+        processes: Settings = {} if self.launched else {"distributed-world-size": self.gpus}
+        return {**processes, "num-workers": 2}
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def plan(
             for name, value in here.items()
             if portable.get(name) != value or _OF_MACHINE.fullmatch(name)
         }
-        portable = {k: v for k, v in portable.items() if not _OF_MACHINE.fullmatch(k)}
+        portable = without_machine(portable)
         metric = str(portable.get("best-checkpoint-metric", experiment.metric))
         fixed: Settings = {"task": experiment.task, **drawn, **_selection(metric), "seed": seed}
         trainings.append(
@@ -118,6 +124,11 @@ def plan(
         )
         start = trainings[-1].folder / "checkpoints" / FINISHED_STAGE
     return trainings
+
+
+def without_machine(settings: Settings) -> Settings:
+    """Options of the experiment: those that belong to the machine are left out."""
+    return {name: value for name, value in settings.items() if not _OF_MACHINE.fullmatch(name)}
 
 
 def _options(composed: Mapping[str, Origin]) -> Settings:

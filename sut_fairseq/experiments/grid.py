@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -64,10 +64,27 @@ class Grid:
             check_name("the matrix has the rows", name, list(self.rows))
         for name in columns or ():
             check_name("the matrix has the columns", name, list(self.columns))
+        return self._part(set(rows or self.rows), set(columns or self.columns))
+
+    def with_those_of(self, cells: Iterable[tuple[str, str]], whole: Grid) -> Grid:
+        """This part of the matrix, and rows and columns of further cells.
+
+        Args:
+            cells: model and name of the experiment.
+            whole: the whole matrix; cells of no row and column of it are left out.
+        """
+        columns = {whole.experiment(column).name: column for column in whole.columns}
+        more = [
+            (row, columns[name]) for row, name in cells if row in whole.rows and name in columns
+        ]
+        rows, names = ({*part} for part in zip(*more)) if more else (set(), set())
+        return whole._part({*self.rows, *rows}, {*self.columns, *names})
+
+    def _part(self, rows: set[str], columns: set[str]) -> Grid:
         return replace(
             self,
-            rows={k: v for k, v in self.rows.items() if not rows or k in rows},
-            columns={k: v for k, v in self.columns.items() if not columns or k in columns},
+            rows={name: title for name, title in self.rows.items() if name in rows},
+            columns={name: column for name, column in self.columns.items() if name in columns},
         )
 
 
@@ -115,8 +132,8 @@ def runs(
     if missing and not only_listed:
         commands = "; ".join(f"{PROGRAM_NAME} prepare {name}" for name in missing)
         raise InputError(
-            f"the data of {len(missing)} columns are not there: make them with `{commands}`, or "
-            "leave these columns out with --columns."
+            f"the data of {', '.join(missing)} are not there: make them with `{commands}`, or name "
+            "other columns with --columns."
         )
     return [
         Run(

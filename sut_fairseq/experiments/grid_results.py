@@ -87,7 +87,7 @@ class Table:
     def _row(self, cell: Cell) -> Iterator[str]:
         record = cell.group.first if cell.group else None
         yield from (cell.row, cell.column, self.size)
-        yield str(record.trainings[""].get("max-update", "")) if record else ""
+        yield _updates(record) if record else ""
         yield " ".join(map(str, cell.scores))
         yield " ".join(f"{score:.4f}" for score in cell.scores.values())
         yield "" if cell.mean is None else f"{cell.mean:.4f}"
@@ -182,6 +182,12 @@ def _cut_short(record: Record) -> str:
         f"data made with {' '.join(record.data.options)}": bool(record.data.options),
     }
     return ", ".join(remark for remark, holds in remarks.items() if holds)
+
+
+def _updates(record: Record) -> str:
+    """Of all stages; nothing where a number of epochs limits one."""
+    numbers = [str(one.get("max-update", "")) for one in record.trainings.values()]
+    return str(sum(map(int, numbers))) if all(numbers) else ""
 
 
 def _seconds(group: Group | None) -> float:

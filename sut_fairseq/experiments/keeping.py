@@ -1,6 +1,7 @@
 """What is kept of a run for good: its record, results and curve, without checkpoints and logs.
 
-A folder that is kept is read like that of the run. Its files name no folder of the machine.
+A folder that is kept is read like that of the run. Its files name no folder of the machine, but for
+the file of a user's own experiment: it is read, too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ def keep(run: Path, folder: Path) -> Path:
     if kept.resolve() == run.resolve():
         return kept
     documents = {path: _without_folders(read_json(path)) for path in _documents(run)}
+    if is_file(name):
+        here = Path(name).is_relative_to(Path.cwd())
+        documents[run / RECORD]["experiment"] = _relative(Path(name)) if here else name
     _check_same(kept, build(Record, documents[run / RECORD], Place(run / RECORD, {})), run)
     kept.mkdir(parents=True, exist_ok=True)
     for gone in {path.name for path in _documents(kept)} - {path.name for path in documents}:

@@ -14,6 +14,7 @@ from sut_fairseq.experiments import grid_results, report
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
 from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, known, read
+from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment, shown
 from sut_fairseq.experiments.summaries import Table, tables, write_cells
@@ -116,12 +117,18 @@ def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
         paper,
         f"{shown(claim.measure, row.mean)}{deviation} {bar}",
         found.verdict.value,
-        f"{experiment.sizes[record.size].about.strip()}; {record.length}"
-        if record.size in experiment.sizes
-        else record.length,
+        _size(experiment, record),
         claim.budget,
         f"{seeds} seed{'s' if seeds > 1 else ''}: {commands}",
     )
+
+
+def _size(experiment: Experiment, record: Record) -> str:
+    """Size and length of training."""
+    if record.size not in experiment.sizes:
+        return record.length
+    about = experiment.sizes[record.size].about.strip()
+    return f"{about}; but {record.length} (`--updates`)" if record.updates is not None else about
 
 
 def _short(measure: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,21 @@ def read_record(run: Path) -> Record:
 def write_record(run: Path, record: Record) -> None:
     """Write the record of a run into its folder."""
     write_json(run / RECORD, dataclasses.asdict(record))
+
+
+def closed(folder: Path, session: Session) -> Session:
+    """A session that was killed without a word ended when its log did."""
+    if session.outcome != "running":
+        return session
+    log = folder / session.stage / LOG
+    start = datetime.fromisoformat(session.started)
+    end = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.exists() else start
+    return replace(
+        session,
+        ended=end.isoformat(timespec="seconds"),
+        seconds=max(0.0, round((end - start).total_seconds(), 1)),
+        outcome="killed",
+    )
 
 
 def find_runs(folders: list[Path]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations, usual_column
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.reading import read
@@ -74,7 +76,7 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Experiment, data, model, size and what is left out."""
+        """Experiment, data, model, size, what is left out and what else distinguishes its runs."""
         record = self.first
         name = self.experiment.name
         dataset = "" if record.data.dataset == name else record.data.dataset
@@ -84,7 +86,13 @@ class Group:
             record.model,
             record.size,
         ]
-        return ", ".join(words) + (f", without {record.without}" if record.without else "")
+        if record.without:
+            words.append(f"without {record.without}")
+        if record.updates is not None:
+            words.append(record.length)
+        if record.options:
+            words.append(shlex.join(option_words(record.options)))
+        return ", ".join(words)
 
     def finished(self) -> Group | None:
         """Those of the runs that have come to their end; None if there are none."""

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sut_data.interrupts import uninterrupted
+from sut_data.text.chunks import cores
 from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance, records, training_process
-from sut_fairseq.experiments.commands import Machine, Training, plan, program
+from sut_fairseq.experiments.commands import Machine, Training, plan, program, without_machine
 from sut_fairseq.experiments.progress import Progress
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import LOG, Record, Session
-from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.schema import Experiment, Settings
 from sut_fairseq.experiments.settings import Choice
 
 PROGRAM_NAME = "sut-experiment"
@@ -55,6 +56,32 @@ class Run:
 Finish = Callable[[Run], None]
 
 
+class FailedTrainingsError(InputError):
+    """Trainings ended with an error; the others have been run."""
+
+
+def check_same(run: Run, record: Record, machine: Machine) -> None:
+    """Refuse to go on with a run that its folder does not hold.
+
+    Raises:
+        InputError: saying what differs.
+    """
+    changed = records.differences(record.trainings, _settings(run, machine))
+    if changed or (record.experiment, record.model) != (run.called, run.choice.model):
+        what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
+        raise InputError(
+            f"{run.folder} holds a run of other settings: {what}; choose another --out."
+        )
+    if record.data.digest != run.data.digest:
+        raise InputError(
+            f"{run.folder} holds a run on other data ({record.data.folder}): choose another --out."
+        )
+
+
+def _settings(run: Run, machine: Machine) -> dict[str, Settings]:
+    return {one.name: one.settings for one in run.trainings(machine)}
+
+
 class Trainer:
     """Runs trainings, one after the other or several side by side.
 
@@ -68,18 +95,17 @@ class Trainer:
     def __init__(
         self, machine: Machine, *, jobs: int, launcher: Sequence[str] = (), say: Say
     ) -> None:
-        self._machine = Machine(min(machine.gpus, 1)) if jobs > 1 else machine
+        self._machine = replace(machine, gpus=min(machine.gpus, 1)) if jobs > 1 else machine
         self._jobs = jobs
         self._launcher = list(launcher)
         self._say = say
-        self._devices: queue.Queue[int] = queue.Queue()
+        self._devices: queue.Queue[str] = queue.Queue()
+        names = _gpus(machine.gpus)
         for number in range(jobs):
-            self._devices.put(number % max(1, machine.gpus))
+            self._devices.put(names[number % len(names)])
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._stopped = threading.Event()
-        self._threads = os.environ.get("OMP_NUM_THREADS") or str(
-            1 if jobs > 1 else os.cpu_count() or 1
-        )
+        self._threads = os.environ.get("OMP_NUM_THREADS") or str(1 if jobs > 1 else cores())
 
     def train(self, runs: Sequence[Run], finish: Finish = lambda run: None) -> None:
         """Run what has not been finished.
@@ -89,19 +115,21 @@ class Trainer:
             finish: is called with each run once its trainings are finished, now or before.
 
         Raises:
-            InputError: before anything runs, if a folder holds a run of other settings; at the end,
-                if trainings failed.
+            InputError: before anything is run or written, if a folder holds a run of other
+                settings.
+            FailedTrainingsError: at the end, if trainings failed.
             ToldToStop: if trainings were.
         """
-        for run in runs:
-            self._prepare(run)
+        new = [run for run in runs if not self._is_there(run)]
+        for run in new:
+            self._write_record(run)
         if self._jobs == 1:
             failures = [self._one(run, finish) for run in runs]
         else:
             failures = self._side_by_side(runs, finish)
         sentences = [failure for failure in failures if failure]
         if sentences:
-            raise InputError("; ".join(sentences))
+            raise FailedTrainingsError("; ".join(sentences))
         if self._stopped.is_set():
             raise training_process.ToldToStop  # the trainings were, not this process
 
@@ -119,42 +147,33 @@ class Trainer:
                     training_process.tell_to_stop(process, end)
                 raise
 
-    def _prepare(self, run: Run) -> Record:
-        """The record of a run, made if there is none.
+    def _is_there(self, run: Run) -> bool:
+        """Whether the run has been started.
 
         Raises:
             InputError: if the folder holds another run.
         """
-        settings = {one.name: one.settings for one in run.trainings(self._machine)}
         if not (run.folder / records.RECORD).exists():
-            run.folder.mkdir(parents=True, exist_ok=True)
-            chosen = run.choice
-            record = Record(
-                experiment=run.called,
-                model=chosen.model,
-                size=chosen.size,
-                without=chosen.without,
-                seed=run.seed,
-                updates=chosen.updates,
-                options=dict(chosen.own),
-                data=run.data,
-                trainings=settings,
-            )
-            records.write_record(run.folder, record)
-            return record
-        record = records.read_record(run.folder)
-        changed = records.differences(record.trainings, settings)
-        if changed or (record.experiment, record.model) != (run.called, run.choice.model):
-            what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
-            raise InputError(
-                f"{run.folder} holds a run of other settings: {what}; choose another --out."
-            )
-        if record.data.digest != run.data.digest:
-            raise InputError(
-                f"{run.folder} holds a run on other data ({record.data.folder}): choose another "
-                "--out."
-            )
-        return record
+            return False
+        check_same(run, records.read_record(run.folder), self._machine)
+        return True
+
+    def _write_record(self, run: Run) -> None:
+        """Write the record of a new run."""
+        run.folder.mkdir(parents=True, exist_ok=True)
+        chosen = run.choice
+        record = Record(
+            experiment=run.called,
+            model=chosen.model,
+            size=chosen.size,
+            without=chosen.without,
+            seed=run.seed,
+            updates=chosen.updates,
+            options=without_machine(dict(chosen.own)),
+            data=run.data,
+            trainings=_settings(run, self._machine),
+        )
+        records.write_record(run.folder, record)
 
     def _one(self, run: Run, finish: Finish) -> str:
         """Run the unfinished trainings of a run; returns why one failed, or nothing."""
@@ -174,7 +193,7 @@ class Trainer:
             self._devices.put(device)
         return ""
 
-    def _stage(self, run: Run, training: Training, device: int, lock: int) -> str:
+    def _stage(self, run: Run, training: Training, device: str, lock: int) -> str:
         """Run one training unless it is finished; returns why it failed, or nothing.
 
         One that was told to stop has not failed; it stops the others. If this process is told to,
@@ -196,7 +215,7 @@ class Trainer:
             computer=provenance.describe_computer(self._threads, self._machine.gpus),
             started=records.now().isoformat(timespec="seconds"),
         )
-        past = [_closed(run.folder, one) for one in record.sessions]
+        past = [records.closed(run.folder, one) for one in record.sessions]
         records.write_record(run.folder, replace(record, sessions=[*past, session]))
         on = run.data.folder or " ".join(["data drawn for", run.data.dataset, run.data.split])
         self._say(f"training {what} on {on.rstrip()} (log: {log})")
@@ -234,7 +253,7 @@ class Trainer:
         return ""
 
     def _start(
-        self, command: list[str], log: Path, device: int, lock: int
+        self, command: list[str], log: Path, device: str, lock: int
     ) -> subprocess.Popen[bytes]:
         """Start fairseq-train; its output is added to the log.
 
@@ -242,7 +261,7 @@ class Trainer:
         """
         environment = {**os.environ, "OMP_NUM_THREADS": self._threads}
         if self._jobs > 1 and self._machine.gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = str(device)
+            environment["CUDA_VISIBLE_DEVICES"] = device
         with open(log, "a", encoding="utf-8") as file:
             return subprocess.Popen(
                 [*self._launcher, *program(command[0]), *command[1:]],
@@ -265,16 +284,10 @@ class Trainer:
         process.wait()
 
 
-def _closed(folder: Path, session: Session) -> Session:
-    """A session that was killed without a word ended when its log did."""
-    if session.outcome != "running":
-        return session
-    log = folder / session.stage / LOG
-    start = datetime.fromisoformat(session.started)
-    end = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.exists() else start
-    return replace(
-        session,
-        ended=end.isoformat(timespec="seconds"),
-        seconds=max(0.0, round((end - start).total_seconds(), 1)),
-        outcome="killed",
+def _gpus(number: int) -> list[str]:
+    """Names of the GPUs as CUDA takes them: of those that the user lets this process see."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = (
+        re.split(r"\s*,\s*", visible.strip()) if visible else [str(each) for each in range(number)]
     )
+    return names[:number] or [""]

@@ -256,6 +256,10 @@ def test_a_new_data_set_and_its_experiment_are_two_files(
         ),
         ("train scan --split nosuch", "scan has the splits simple, length, addprim_jump"),
         ("train scan --data .", " has no dict.src.txt: make the folder with `sut-prepare` first."),
+        ("train contextual_retrieval --gpus -1", "must be a whole number of at least 1, but is"),
+        ("train contextual_retrieval --gpus 99", "--gpus 99: this machine has "),
+        ("train contextual_retrieval --out run --seeds 1 2", "run is the folder of a run: several"),
+        ("train contextual_retrieval --out runs", "runs is a folder of several runs: name one in"),
         ("train scan --updates 0", "must be a whole number of at least 1, but is `0`"),
         ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
         ("train mine.yaml", "mine.yaml cannot be read as a YAML file"),
@@ -278,6 +282,9 @@ def test_a_new_data_set_and_its_experiment_are_two_files(
 def test_bad_options(
     line: str, sentence: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for folder in ("run", "runs/one"):
+        (place / folder).mkdir(parents=True)
+        (place / folder / "run.json").touch()
     try:
         status: object = experiment.main(words(line))
     except SystemExit as ending:  # argparse
@@ -313,6 +320,7 @@ def test_dry_run_with_a_launcher(
     (shown,) = capsys.readouterr().out.splitlines()
     assert shown.startswith(f"srun -n 16 fairseq-train {data} --user-dir ")
     assert "--update-freq 2 " in shown and "--distributed-port 5 " in shown
+    assert "--distributed-world-size" not in shown
     assert not (place / "runs").exists()
 
 

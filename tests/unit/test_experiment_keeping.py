@@ -71,3 +71,18 @@ def test_another_run_of_the_same_name_is_not_mixed_in(
     with pytest.raises(InputError, match="ctl-forward-ndr-1-5 holds a run of other settings than"):
         keeping.keep(runs[1], tmp_path / "kept")
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
+
+
+def test_a_kept_run_names_the_users_own_experiment_so_that_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the working folder if the file is below it, by its whole path if not."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    file = tmp_path / "a" / "mine.yaml"
+    records.write_record(path, replace(records.read_record(path), experiment=str(file)))
+    for folder, name in ((tmp_path / "other", str(file)), (tmp_path, "a/mine.yaml")):
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        kept = keeping.keep(path, folder / "kept")
+        assert kept.parent == folder / "kept" / "mine"
+        assert records.read_record(kept).experiment == name

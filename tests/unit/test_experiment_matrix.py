@@ -23,7 +23,7 @@ from sut_fairseq.experiments.costs import Costs, read_costs, write_costs
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.grid import Grid, read_grid
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.running import Trainer
+from sut_fairseq.experiments.running import Run, Trainer
 from tests.unit import test_experiment_tables as tables
 
 GRID = read_grid()
@@ -66,6 +66,13 @@ def cell(
         tables.evaluate(path, data, groups, Asked(subset=usual.subset, by=usual.by))
     write_costs(path, Costs(params=1_230_000, macs=4_560_000, examples=64))
     return path
+
+
+def as_planned(run: Run) -> None:
+    """Give the record of a cell the data and settings of this run."""
+    trainings = {one.name: one.settings for one in run.trainings(Machine(0))}
+    record = records.read_record(run.folder)
+    records.write_record(run.folder, replace(record, data=run.data, trainings=trainings))
 
 
 def drawn(folder: Path, whole: Grid = GRID) -> dict[tuple[str, str], grid_results.Cell]:
@@ -154,23 +161,30 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     (tmp_path / "data-bin" / "ctl-backward").mkdir(parents=True)
     (tmp_path / "data-bin" / "ctl-backward" / "dict.src.txt").touch()
     out = tmp_path / "runs"
-    cell(out, "ndr", "ctl-backward", {"all": 1.0})
+    part = GRID.only(["ndr", "sut", "ut", "rel"], ["ctl-backward"])
+    planned = grid.runs(part, size="small", seeds=[1], updates=7, out=out)
+    cell(out, "ndr", "ctl-backward", {"all": 1.0}, data=planned[0].data)
     cell(out, "sut", "ctl-backward", {})
     cell(out, "ut", "ctl-backward", {}, sessions=[])
     later = replace(tables.SESSION, ended="2026-11-22T12:00:00+00:00")
     cell(out, "rel", "ctl-backward", {"all": 1.0}, sessions=[later])  # trained on since
+    for one in planned:
+        as_planned(one)
+    cell(out, "compositional", "ctl-backward", {"all": 1.0})
     line = ["matrix", "--columns", "ctl-backward", "cogs", "--out", str(out), "--dry-run"]
-    assert experiment.main([*line, "--rows", "ndr", "sut", "ut", "rel", "--updates", "7"]) == 0
+    rows = ["ndr", "sut", "ut", "rel", "compositional"]
+    assert experiment.main([*line, "--rows", *rows, "--updates", "7"]) == 0
     printed = capsys.readouterr().out
     for text in (
         "# ctl-backward, ndr, seed 1: finished\n",
         "# ctl-backward, sut, seed 1: to be evaluated\n",
         "# ctl-backward, ut, seed 1: to be trained\n",
         "# ctl-backward, rel, seed 1: to be evaluated\n",
+        "# ctl-backward, compositional, seed 1: cannot be run: its folder holds a run of other ",
         f"# cogs, sut, seed 1: to be trained, once there is {tmp_path / 'data-bin' / 'cogs'}\n",
     ):
         assert text in printed
-    assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 8
+    assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 10
 
 
 def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,10 +198,8 @@ def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
         *(("lstm", 1), ("ndr", 1), ("lstm", 2), ("ndr", 2)),
     ]
     for one in cells[:2]:
-        path = cell(tmp_path / "runs", one.choice.model, "ctl-backward", {"all": 1.0})
-        trainings = {part.name: part.settings for part in one.trainings(Machine(0))}
-        record = replace(records.read_record(path), data=one.data, trainings=trainings)
-        records.write_record(path, record)
+        cell(tmp_path / "runs", one.choice.model, "ctl-backward", {"all": 1.0})
+        as_planned(one)
     started, after = [], []
 
     def start(self: Trainer, command: list[str], *others: object) -> None:
@@ -200,6 +212,34 @@ def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
         trainer.train(cells, lambda one: after.append((one.choice.model, one.seed)))
     assert started == [str(one.folder / "checkpoints") for one in cells[2:]]
     assert after == [("lstm", 1), ("ndr", 1)]
+
+
+def test_a_part_replaces_no_whole_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells of earlier calls stay in it; a call that is refused does not touch it."""
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "runs"
+    cell(out, *CTL, {"9": 0.0, "all": 90.0})
+    line = ["matrix", "--out", str(out), "--rows", "ndr", "--columns", "ctl-backward", "cogs"]
+    assert experiment.main([*line, "--draw"]) == 0
+    with open(out / "matrix.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["row"] for row in rows} == {"lstm", "ndr"}
+    assert {row["column"] for row in rows} == {"ctl-backward", "cogs"}
+    assert [row["mean"] for row in rows if row["row"] == "lstm"] == ["90.0000", ""]
+    for name in ("ctl-backward", "cogs"):
+        (tmp_path / "data-bin" / name).mkdir(parents=True)
+        (tmp_path / "data-bin" / name / "dict.src.txt").touch()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    line[line.index("ndr")] = "lstm"  # a run of other settings is there
+    assert experiment.main([*line, "--updates", "7"]) == 2
+    assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+
+def test_updates_of_all_stages_count(tmp_path: Path) -> None:
+    stages = {"short": {"max-update": 800}, "": {"max-update": 900}}
+    cell(tmp_path, *CTL, {"all": 90.0}, trainings=stages)
+    table = grid_results.table(GRID, results.collect(records.find_runs([tmp_path])), "small")
+    assert next(row["updates"] for row in table.rows() if row["row"] == "lstm") == "1700"
 
 
 def test_cells(tmp_path: Path) -> None:

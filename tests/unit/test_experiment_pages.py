@@ -158,6 +158,8 @@ def test_pages(tmp_path: Path) -> None:
     row = next(line for line in index.splitlines() if "forward, data router" in line)
     assert "| [ctl](ctl.md) |" in row and "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
     assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
+    about = reading.read("ctl").sizes["small"].about.strip()
+    assert f"| {about}; but 5 updates (`--updates`) |" in row
     claims = [claim for name in reading.known() for claim in reading.read(name).claims]
     assert index.count("\n| ") == 2 + len(claims)
     assert (
@@ -177,3 +179,14 @@ def test_curves_are_drawn(tmp_path: Path) -> None:
     picture.unlink()
     assert not draw_curves(results.collect([without]), picture)
     assert not picture.exists()
+
+
+def test_the_length_of_training_stands_once(tmp_path: Path) -> None:
+    """The size says it, unless the run was of another length."""
+    path = as_size(run(tmp_path, "ndr", 1, {"all": 99.0}), "paper", updates=None)
+    folder = tmp_path / "results"
+    folder.mkdir()
+    pages.write(results.collect([path]), folder, lambda *_: False, *[lambda *_: None] * 2)
+    (row,) = [one for one in (folder / "index.md").read_text().splitlines() if "99.00" in one]
+    about = reading.read("ctl").sizes["paper"].about.strip()
+    assert f"| {about} |" in row and "--updates" not in row

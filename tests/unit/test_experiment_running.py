@@ -1,4 +1,4 @@
-"""Trainings as processes: whoever is told to stop passes that on."""
+"""Trainings as processes: whoever is told to stop passes that on, and who computes where."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sut_fairseq.cli import _experiment_training
-from sut_fairseq.experiments import grid, records
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import commands, grid, records
 from sut_fairseq.experiments.commands import Machine
-from sut_fairseq.experiments.running import Trainer
+from sut_fairseq.experiments.running import Run, Trainer
 from sut_fairseq.experiments.training_process import ToldToStop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -31,13 +34,20 @@ def told_to_stop() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+def cells(folder: Path, updates: int = 9, seeds: tuple[int, ...] = (1,)) -> list[Run]:
+    """Runs of a small model, on data that nobody reads."""
+    data = folder / "data-bin" / "ctl-backward"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "dict.src.txt").touch()
+    part = grid.read_grid().only(["lstm"], ["ctl-backward"])
+    return grid.runs(part, size="small", seeds=seeds, updates=updates, out=folder / "runs")
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_a_training_is_started(
     number: signal.Signals, told_to_stop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data-bin" / "ctl-backward").mkdir(parents=True)
-    (tmp_path / "data-bin" / "ctl-backward" / "dict.src.txt").touch()
     started: list[subprocess.Popen[bytes]] = []
 
     def start(self: Trainer, command: list[str], log: Path, *others: object) -> object:
@@ -47,8 +57,7 @@ def test_a_signal_while_a_training_is_started(
         return started[0]
 
     monkeypatch.setattr(Trainer, "_start", start)
-    part = grid.read_grid().only(["lstm"], ["ctl-backward"])
-    (run,) = grid.runs(part, size="small", seeds=[1], updates=9, out=tmp_path / "runs")
+    (run,) = cells(tmp_path)
     trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
     try:
         with pytest.raises((KeyboardInterrupt, ToldToStop)):
@@ -59,3 +68,73 @@ def test_a_signal_while_a_training_is_started(
         assert session.outcome == "killed" and session.ended
     finally:
         started[0].kill()
+
+
+def test_a_refused_call_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Had it written records of other settings, later calls would be refused as well."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_one", lambda *arguments: "")
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    trainer.train(cells(tmp_path, seeds=(2,)))
+    others = cells(tmp_path, updates=7, seeds=(1, 2))
+    with pytest.raises(InputError, match=r"lstm-seed-2 holds a run of other settings: "):
+        trainer.train(others)
+    assert not others[0].folder.exists()
+    trainer.train(cells(tmp_path, seeds=(1, 2)))
+    assert records.read_record(others[0].folder).updates == 9
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"), [(None, ["0", "1"]), ("2, 3", ["2", "3"]), ("GPU-a,GPU-b,GPU-c", None)]
+)
+def test_trainings_share_the_gpus_that_the_user_lets_them_see(
+    visible: str | None, names: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    told: list[tuple[str, str]] = []
+
+    def start(command: list[str], **how: Any) -> object:
+        if "--save-dir" not in command:  # git is asked for the version of the code
+            return popen(command, **how)
+        processes = command[command.index("--distributed-world-size") + 1]
+        told.append((how["env"]["CUDA_VISIBLE_DEVICES"], processes))
+        raise InputError("it would be trained")
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    trainer = Trainer(Machine(2), jobs=2, say=lambda sentence: None)
+    with pytest.raises(InputError, match="it would be trained; it would be trained"):
+        trainer.train(cells(tmp_path, seeds=(1, 2)))
+    assert sorted(told) == [(name, "1") for name in names or ["GPU-a", "GPU-b"]]
+
+
+def test_as_many_processes_as_gpus() -> None:
+    """fairseq would take every GPU there is; a launcher starts them by itself."""
+    assert Machine(3).settings()["distributed-world-size"] == 3
+    assert "distributed-world-size" not in Machine(3, launched=True).settings()
+    assert Machine(0).settings() == {"cpu": True, "num-workers": 0}
+
+
+def test_as_many_threads_as_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 7}, raising=False)
+    assert Trainer(Machine(0), jobs=1, say=print)._threads == "3"
+    assert Trainer(Machine(0), jobs=2, say=print)._threads == "1"
+
+
+def test_options_of_the_machine_are_none_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a training on many machines at the paper's size is one of the paper's size."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_one", lambda *arguments: "")
+    (run,) = cells(tmp_path)
+    own = commands.read_words(["--distributed-world-size", "16", "--lr", "0.1"])
+    run = replace(run, choice=replace(run.choice, own=own))
+    Trainer(Machine(16, launched=True), jobs=1, say=print).train([run])
+    assert records.read_record(run.folder).options == {"lr": "0.1"}
