@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sut_data.files import written_whole
 from sut_data.waiting import waiting
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.analysis.retrieval import COMBINATIONS, Choices
@@ -56,13 +54,8 @@ def draw(arguments: argparse.Namespace) -> int:
             "of its weight to the object that it should find"
         )
     files = _report_pictures.write(arguments.out, _figures(found), arguments.format)
-    rows = arguments.out / "value_scores.csv"
-    with written_whole(rows) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, _COLUMNS)
-        writer.writeheader()
-        writer.writerows(_rows(found))
-    print(rows)
-    return files + 1
+    table = arguments.out / "value_scores.csv"
+    return files + _report_pictures.write_table(table, _COLUMNS, _rows(found))
 
 
 def _figures(found: Mapping[str, Choices]) -> dict[str, Figure]:

@@ -26,6 +26,7 @@ from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.inference.model import usable_device
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
@@ -87,7 +88,7 @@ def run(argv: Sequence[str] | None) -> None:
     else:
         _evaluation_output.print_table(result)
     if arguments.csv:
-        _evaluation_output.write_csv(result, arguments.csv)
+        write_csv(arguments.csv, _evaluation_output.COLUMNS, result["rows"])
     if arguments.plot:
         _evaluation_output.draw(result, arguments.plot)
 

@@ -88,6 +88,7 @@ def test_evaluation(learnt: tuple[Path, Finished], data: Path, tmp_path: Path) -
         assert [row["right"] for row in csv.DictReader(file)] == [
             str(row["right"]) for row in result["rows"]
         ]
+    assert b"\r" not in table.read_bytes()
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -106,6 +107,7 @@ def test_words_of_experts(learnt: tuple[Path, Finished], data: Path, tmp_path: P
     run(*asked, *words("--experts --format svg"))
     with open(tmp_path / "experts.csv", newline="") as file:
         rows = list(csv.DictReader(file))
+    assert b"\r" not in (tmp_path / "experts.csv").read_bytes()
     read = {loop: {row["text"] for row in rows if row["loop"] == loop} for loop in SIDES}
     assert read == {"encoder": {*"abcx", "</s>"}, "decoder": {"<s>"}}
     assert {row["seen"] for row in rows if row["text"] in ("<s>", "</s>")} == {str(SIZES["test"])}

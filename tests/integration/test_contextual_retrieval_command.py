@@ -52,6 +52,8 @@ def test_train_evaluate_compare_report(tmp_path: Path) -> None:
     with open(tmp_path / "pictures" / "value_scores.csv", newline="") as file:
         scores = list(csv.DictReader(file))
     assert len(scores) == 3 * 2 * 4 * 4
+    for table in ("rows.csv", "pictures/value_scores.csv"):
+        assert b"\r" not in (tmp_path / table).read_bytes()
     refused = run("sut-report", "--path", checkpoint, "--head", 1, "--out", tmp_path, ok=False)
     sentence = "--head is for models that read words: leave it out."
     assert refused.last_line == f"sut-report: error: {sentence}"
