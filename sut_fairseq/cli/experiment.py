@@ -200,7 +200,8 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
     if not found:
         print(
             "--figures: nothing to draw. Tables and figures need whole data, and runs without "
-            "options of their own, of an experiment that has `summaries`."
+            "options of their own, of an experiment that has `summaries`.",
+            file=sys.stderr,
         )
         return
     folder.mkdir(parents=True, exist_ok=True)
