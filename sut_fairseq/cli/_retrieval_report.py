@@ -22,23 +22,32 @@ _COLUMNS = ("combinations", "search", "wanted", "retrieval", "value_score")
 _OF_SENTENCES = (
     *("sentence", "number", "steps_by", "target", "head", "maximum", "data", "model_overrides"),
     *("html", "serve", "thresholds", "log"),
+    *("experts", "beam", "max_len"),
 )
 
 
-def draw(arguments: argparse.Namespace) -> int:
-    """Write pictures and rows of what the searches of a model retrieve; how many files that were.
-
-    Args:
-        arguments: those of `sut-report`.
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that are for models of sentences, before anything is loaded.
 
     Raises:
-        InputError: if the model chooses no retrievals, or for an option that is not for it.
+        InputError: saying which.
     """
     for option in _OF_SENTENCES:
         if getattr(arguments, option):
             raise InputError(
                 f"--{option.replace('_', '-')} is for models that read words: leave it out."
             )
+
+
+def draw(arguments: argparse.Namespace) -> int:
+    """Write pictures and rows of what the searches of a model retrieve; how many files that were.
+
+    Args:
+        arguments: those of `sut-report`, which `check_options` has let pass.
+
+    Raises:
+        InputError: if the model chooses no retrievals.
+    """
     with waiting("loading the model"):
         model, task = trained.load(str(find_checkpoint(Path(arguments.path))), {})
     retrieval.check_task(model, task)
