@@ -10,6 +10,8 @@ from matplotlib import rc_context  # noqa: E402
 from matplotlib.axes import Axes as Axes  # noqa: E402
 from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
 from matplotlib.figure import Figure as Figure  # noqa: E402
+from matplotlib.font_manager import FontProperties as FontProperties  # noqa: E402
+from matplotlib.textpath import text_to_path as text_to_path  # noqa: E402
 
 FORMATS = frozenset(FigureCanvasBase.get_supported_filetypes())
 

@@ -146,11 +146,9 @@ def expert_use(
         the sums by loop ("encoder", "decoder") and layer ("self_attention", ...).
     """
     dataset, ask = task.dataset(split), by_reference(model, task)
-    dictionaries = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}
+    symbols = {"encoder": task.source_dictionary.symbols, "decoder": _read_by_decoder(task)}
     uses = {
-        name: {
-            layer: Use(dictionaries[name].symbols, one.num_experts) for layer, one in own.items()
-        }
+        name: {layer: Use(symbols[name], one.num_experts) for layer, one in own.items()}
         for name, own in routers(model).items()
     }
     for group in trained.similar_lengths(dataset, numbers, max_tokens):
@@ -164,11 +162,20 @@ def expert_use(
     return uses
 
 
+def _read_by_decoder(task: tasks.FairseqTask) -> list[str]:
+    """What a decoder's tokens are called: it reads <eos> only first, as the begin of a sentence."""
+    words = task.target_dictionary
+    symbols: list[str] = words.symbols.copy()
+    symbols[words.eos()] = words.bos_word
+    return symbols
+
+
 class _Watch(Observer):
     """Adds what the routers of a loop choose, of one batch.
 
     Args:
-        tokens: what the loop reads, `(batch, length)`.
+        tokens: what the loop reads, `(batch, length)`, or more: a label is asked for with the first
+            token of its target alone.
         uses: sums, by layer.
     """
 
@@ -179,7 +186,7 @@ class _Watch(Observer):
 
     def step(self, step: int, tokens: ActiveTokens) -> None:
         self._active = tokens.active
-        self._own = self._chosen(tokens.take(self._tokens))
+        self._own = self._chosen(tokens.take(self._tokens[:, : tokens.length]))
         if step == 0:
             for use in self._uses.values():
                 use.see(self._own)

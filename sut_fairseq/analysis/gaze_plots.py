@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
-from sut_fairseq.analysis.map_layout import GAP, WIDTH, Figure, Labels, Page
+from sut_fairseq.analysis.drawing import Figure
+from sut_fairseq.analysis.map_layout import GAP, WIDTH, Labels, Page
 
 _MAPS = {"attention": "attention α", "location": "by location λ", "content": "by content γ"}
 # Columns of the table: the mixing weight, the weights of the building blocks, where and how widely.

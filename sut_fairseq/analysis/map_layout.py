@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from matplotlib import colormaps
 from torch import Tensor
 
-# It reports each font that it looks at wherever fairseq has switched logging on.
-logging.getLogger("matplotlib").setLevel(logging.WARNING)
-from matplotlib import colormaps  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.font_manager import FontProperties  # noqa: E402
-from matplotlib.textpath import text_to_path  # noqa: E402
+from sut_fairseq.analysis.drawing import Axes, Figure, FontProperties, text_to_path
 
 # Inches.
 WIDTH = 14.0  # of a large picture

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib.lines import Line2D
+
 from sut_fairseq.analysis.drawing import Figure, literal_text
 
 
@@ -49,7 +51,6 @@ def draw(
                 marker="o",
                 capsize=3,
                 color=color,
-                label=series.model,
             )
             paper = [point for point in points if point.paper is not None]
             places = [groups.index(point.group) for point in paper]
@@ -57,9 +58,13 @@ def draw(
         axes.set_title(panel, fontsize="medium")
         axes.set_xticks(range(len(groups)), groups, rotation=30)
         axes.grid(alpha=0.3)
+    handles = [
+        Line2D([], [], marker="o", color=f"C{place}", label=name)
+        for place, name in enumerate(models)
+    ]
     if any(point.paper is not None for series in listed for point in series.points):
-        axes.plot([], [], "x", color="black", label="the paper")
-    axes.legend(fontsize="small")
+        handles.append(Line2D([], [], marker="x", linestyle="", color="black", label="the paper"))
+    figure.legend(handles=handles, loc="outside right upper", fontsize="small")
     figure.axes[0].set_ylabel(measure)
     figure.suptitle(title, fontsize="medium")
     figure.savefig(path, dpi=150)

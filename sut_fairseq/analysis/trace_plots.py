@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.analysis.gaze_plots import gaze_figures
-from sut_fairseq.analysis.map_layout import GAP, TITLE, WIDTH, Figure, Labels, Page, arrange
+from sut_fairseq.analysis.map_layout import GAP, TITLE, WIDTH, Labels, Page, arrange
 from sut_fairseq.analysis.sentences import Answered, Word
 from sut_fairseq.analysis.traces import StackTrace
 from sut_fairseq.tasks.columns import order_of

@@ -73,7 +73,7 @@ def make_parser() -> Parser:
         "for its measures)",
     )
     how.add_argument(
-        "--beam", type=whole_number, default=1, metavar="N", help="beam size of search (default: 1)"
+        "--beam", type=whole_number, metavar="N", help="beam size of search (default: 1)"
     )
     how.add_argument(
         "--max-len",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,15 +33,6 @@ def check_files(table: Path | None, picture: Path | None) -> None:
         if picture.suffix[1:] not in drawing.FORMATS:
             known = ", ".join(sorted(drawing.FORMATS))
             raise InputError(f"--plot {picture}: its ending must be one of {known}.")
-
-
-def write_csv(result: dict[str, Any], path: Path) -> None:
-    """Write the rows; a file of that name is replaced only by a whole one."""
-
-    with written_whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="raise")
-        writer.writeheader()
-        writer.writerows(result["rows"])
 
 
 @missing_glyphs_named("sut-evaluate")

@@ -144,7 +144,8 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
         if all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen")):
             _keep_scores(arguments, run, usual, data, document)
         return
-    _refuse(arguments, _OF_TRANSLATION, experiment.name)
+    swept = f"{experiment.name} with --sweep" if usual.kind == "translation" else experiment.name
+    _refuse(arguments, _OF_TRANSLATION, swept)
     if usual.kind == "regression":
         not_here = ("data", "alpha_threshold", "sweep", *_OF_GROUPS)
         _refuse(arguments, not_here, experiment.name)

@@ -128,11 +128,12 @@ def _speed(name: str) -> Speed:
             f"`--speed` must be {', '.join(MEASURED)} or a file that `sut-benchmark train --json` "
             f"printed, but is {name} instead."
         )
-    document = read_json(Path(name))
-    arch = document.get("settings", {}).get("arch", "") if isinstance(document, dict) else ""
-    model, _ = own_model(arch, 1000) if arch else (None, None)
-    steps = sum(stack.num_steps for stack in stacks(model).values()) if model else 0
-    return from_report(document, steps, name)
+    document, steps = read_json(Path(name)), 0
+    match document:
+        case {"settings": {"arch": str(arch), **others}}:
+            model, _ = own_model(arch, 1000, str(others.get("flags", "")).split())
+            steps = sum(stack.num_steps for stack in stacks(model).values())
+    return from_report(document, steps, name)  # refuses every other document
 
 
 def print_plan(found: dict[str, Any]) -> None:

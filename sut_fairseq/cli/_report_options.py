@@ -12,6 +12,9 @@ from sut_fairseq.errors import InputError, check
 FORMATS = ("png", "pdf", "svg")
 PORT = 8517
 _HEADS = ("head", "maximum")
+_SEARCH = ("beam", "max_len")
+# Filled in once it is known which options were given.
+_DEFAULTS = {"beam": 1, "max_len": 200, "max_tokens": 4096, "format": ["png", "pdf"]}
 
 
 def make_parser() -> Parser:
@@ -92,16 +95,14 @@ def _subject(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--beam",
         type=whole_number,
-        default=1,
         metavar="N",
         help="hypotheses while it generates (default: 1, greedy search)",
     )
     group.add_argument(
         "--max-len",
         type=whole_number,
-        default=200,
         metavar="N",
-        help="most words that it may generate (default: %(default)s)",
+        help=f"most words that it may generate (default: {_DEFAULTS['max_len']})",
     )
     group.add_argument(
         "--gen-subset",
@@ -118,9 +119,9 @@ def _subject(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-tokens",
         type=whole_number,
-        default=4096,
         metavar="N",
-        help="of a batch of a split (default: %(default)s)",
+        help="for what is averaged over a split: tokens of a batch (default: "
+        f"{_DEFAULTS['max_tokens']})",
     )
 
 
@@ -142,7 +143,6 @@ def _pictures(group: argparse._ArgumentGroup) -> None:
         "--format",
         nargs="+",
         choices=FORMATS,
-        default=["png", "pdf"],
         help="of the pictures (default: png pdf)",
     )
 
@@ -190,6 +190,13 @@ def _port(text: str) -> int:
     return number
 
 
+def fill_in_defaults(arguments: argparse.Namespace) -> None:
+    """Give options that were left out their values, after the checks of what was given."""
+    for name, value in _DEFAULTS.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
+
+
 def check_options(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together, before anything is loaded.
 
@@ -202,6 +209,7 @@ def check_options(arguments: argparse.Namespace) -> None:
     if page:
         _refuse(arguments, "a page shows all heads", _HEADS)
         _refuse(arguments, "a page always shows the words of each expert", ("experts",))
+        _refuse(arguments, "a page writes no pictures", ("format",))
         for threshold in arguments.thresholds or ():
             check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     else:
@@ -213,11 +221,16 @@ def check_options(arguments: argparse.Namespace) -> None:
         for name in ("steps_by", "experts"):
             if getattr(arguments, name):
                 reason = f"--{name.replace('_', '-')} draws no sentence"
-                _refuse(arguments, reason, ("sentence", "number", "target", *_HEADS))
+                _refuse(arguments, reason, ("sentence", "number", "target", *_HEADS, *_SEARCH))
+        if not (arguments.steps_by or arguments.experts):
+            reason = "only --steps-by, --experts and pages go through the sentences of a split"
+            _refuse(arguments, reason, ("max_sentences", "max_tokens"))
     if arguments.serve is not None:
         _refuse(arguments, "a served page is not written", ("out", "target"))
     if arguments.target is not None and len(arguments.sentence or arguments.number or ()) > 1:
         raise InputError("--target is for one sentence: give one --sentence or --number with it.")
+    if arguments.target is not None:
+        _refuse(arguments, "with --target nothing is generated", _SEARCH)
     if arguments.out is not None and arguments.out.exists() and not arguments.out.is_dir():
         raise InputError(f"--out {arguments.out} is a file: name a folder.")
     if arguments.log is not None and not arguments.log.is_file():
@@ -225,6 +238,6 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 
 def _refuse(arguments: argparse.Namespace, reason: str, options: tuple[str, ...]) -> None:
-    given = [f"--{name}" for name in options if getattr(arguments, name)]
+    given = [f"--{name.replace('_', '-')}" for name in options if getattr(arguments, name)]
     if given:
         raise InputError(f"{reason}: leave {' and '.join(given)} out.")

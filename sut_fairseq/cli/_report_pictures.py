@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from sut_fairseq.analysis.expert_use import Word, expert_use, routers
 from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.experiments.csv_files import write_csv
 
 # The drawing is imported where it begins: matplotlib is an extra.
 if TYPE_CHECKING:
@@ -95,8 +95,7 @@ def draw_steps(
         row.update({f"{name}_greatest": steps for name, steps in greatest.items()})
     name = f"steps_by_{by}"
     files = write(arguments.out, {name: figure}, arguments.format)
-    _write_rows(arguments.out / f"{name}.csv", rows, list(rows[0]))
-    return files + 1
+    return files + write_table(arguments.out / f"{name}.csv", list(rows[0]), rows)
 
 
 def draw_experts(
@@ -137,18 +136,14 @@ def draw_experts(
                 for word in words
             ]
     files = write(arguments.out, figures, arguments.format)
-    _write_rows(arguments.out / "experts.csv", rows, _COLUMNS)
-    return files + 1
+    return files + write_table(arguments.out / "experts.csv", _COLUMNS, rows)
 
 
-def _write_rows(
-    csv_file: Path, rows: Sequence[Mapping[str, object]], columns: Sequence[str]
-) -> None:
-    with written_whole(csv_file) as path, open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-    print(csv_file)
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> int:
+    """Write rows into a CSV file; how many files that were."""
+    write_csv(path, columns, rows)
+    print(path)
+    return 1
 
 
 @missing_glyphs_named("sut-report")

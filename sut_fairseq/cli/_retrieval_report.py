@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sut_data.files import written_whole
 from sut_data.waiting import waiting
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.analysis.retrieval import COMBINATIONS, Choices
@@ -24,23 +22,32 @@ _COLUMNS = ("combinations", "search", "wanted", "retrieval", "value_score")
 _OF_SENTENCES = (
     *("sentence", "number", "steps_by", "target", "head", "maximum", "data", "model_overrides"),
     *("html", "serve", "thresholds", "log"),
+    *("experts", "beam", "max_len"),
 )
 
 
-def draw(arguments: argparse.Namespace) -> int:
-    """Write pictures and rows of what the searches of a model retrieve; how many files that were.
-
-    Args:
-        arguments: those of `sut-report`.
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that are for models of sentences, before anything is loaded.
 
     Raises:
-        InputError: if the model chooses no retrievals, or for an option that is not for it.
+        InputError: saying which.
     """
     for option in _OF_SENTENCES:
         if getattr(arguments, option):
             raise InputError(
                 f"--{option.replace('_', '-')} is for models that read words: leave it out."
             )
+
+
+def draw(arguments: argparse.Namespace) -> int:
+    """Write pictures and rows of what the searches of a model retrieve; how many files that were.
+
+    Args:
+        arguments: those of `sut-report`, which `check_options` has let pass.
+
+    Raises:
+        InputError: if the model chooses no retrievals.
+    """
     with waiting("loading the model"):
         model, task = trained.load(str(find_checkpoint(Path(arguments.path))), {})
     retrieval.check_task(model, task)
@@ -56,13 +63,8 @@ def draw(arguments: argparse.Namespace) -> int:
             "of its weight to the object that it should find"
         )
     files = _report_pictures.write(arguments.out, _figures(found), arguments.format)
-    rows = arguments.out / "value_scores.csv"
-    with written_whole(rows) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, _COLUMNS)
-        writer.writeheader()
-        writer.writerows(_rows(found))
-    print(rows)
-    return files + 1
+    table = arguments.out / "value_scores.csv"
+    return files + _report_pictures.write_table(table, _COLUMNS, _rows(found))
 
 
 def _figures(found: Mapping[str, Choices]) -> dict[str, Figure]:

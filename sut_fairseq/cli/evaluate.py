@@ -26,6 +26,7 @@ from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.inference.model import usable_device
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
@@ -52,6 +53,8 @@ def run(argv: Sequence[str] | None) -> None:
             raise InputError(
                 f"--{option} compares what was generated: give --modes search with it."
             )
+    if arguments.bins is not None and not arguments.by:
+        raise InputError("--bins is for groups: give --by with it, or leave it out.")
     if arguments.confusion and len(arguments.modes or [0]) * len(arguments.thresholds or [0]) > 1:
         raise InputError("--confusion makes one table: give one mode and one threshold with it.")
     _evaluation_output.check_files(arguments.csv, arguments.plot)
@@ -81,13 +84,20 @@ def run(argv: Sequence[str] | None) -> None:
             "--confusion needs a model trained for sequence_classification or "
             "classification_as_translation."
         )
+    arguments.modes = arguments.modes or [_usual_mode(task)]
+    for option in ("beam", "max_len"):
+        if getattr(arguments, option) is not None and "search" not in arguments.modes:
+            raise InputError(
+                f"--{option.replace('_', '-')} is for what is generated: give --modes search with "
+                "it, or leave it out."
+            )
     result = _evaluate(arguments, model.to(usable_device(arguments.device)), task)
     if arguments.json:
         print_json(result)
     else:
         _evaluation_output.print_table(result)
     if arguments.csv:
-        _evaluation_output.write_csv(result, arguments.csv)
+        write_csv(arguments.csv, _evaluation_output.COLUMNS, result["rows"])
     if arguments.plot:
         _evaluation_output.draw(result, arguments.plot)
 
@@ -114,7 +124,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     asked = {
         "reference": evaluation.by_reference(model, task),
         "search": evaluation.by_search(
-            model, task, beam=arguments.beam, max_len=arguments.max_len or longest + 10
+            model, task, beam=arguments.beam or 1, max_len=arguments.max_len or longest + 10
         ),
     }
     result: dict[str, Any] = {
@@ -124,11 +134,9 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         "measure": "accuracy" if isinstance(task, LabelTask) else "exact match",
         "rows": [],
     }
-    usual = "search" if isinstance(task, GoldAttentionTask) else "reference"
-    modes = arguments.modes or [usual]
     if _is_sweep(arguments):  # what is slow only once is in nobody's seconds
-        evaluation.evaluate(model, task, split, groups[0][1][:1], asked[modes[0]])
-    for mode in modes:
+        evaluation.evaluate(model, task, split, groups[0][1][:1], asked[arguments.modes[0]])
+    for mode in arguments.modes:
         for threshold in arguments.thresholds or [None]:
             if threshold is not None:
                 set_threshold(model, threshold)
@@ -154,6 +162,11 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
                 result["macro_f1"] = evaluation.macro_f1(pairs)
                 result["confusion"] = _confusion(pairs)
     return result
+
+
+def _usual_mode(task: tasks.FairseqTask) -> str:
+    """How a model is asked unless the user says otherwise."""
+    return "search" if isinstance(task, GoldAttentionTask) else "reference"
 
 
 def _row(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from sut_fairseq.experiments import (
     results,
     summaries,
 )
+from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.running import Run
 from sut_fairseq.experiments.schema import Experiment
@@ -188,7 +188,8 @@ def _compare(arguments: argparse.Namespace) -> None:
                 print(results.unfinished(run), file=sys.stderr)
     rows = results.table(groups, arguments.subset, arguments.groups)
     print_columns([list(results.COLUMNS), *(list(row.values()) for row in rows)])
-    _write_csv(arguments.csv, rows)
+    if arguments.csv is not None:
+        write_csv(arguments.csv, results.COLUMNS, rows)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -200,7 +201,8 @@ def _report(arguments: argparse.Namespace) -> None:
     elif arguments.out is not None:
         with written_whole(arguments.out) as partial:
             partial.write_text(page, encoding="utf-8")
-    _write_csv(arguments.csv, report.rows(groups))
+    if arguments.csv is not None:
+        write_csv(arguments.csv, results.COLUMNS, report.rows(groups))
     if arguments.figures is not None:
         _figures(groups, arguments.figures)
     if arguments.pages is not None:
@@ -219,7 +221,8 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
     if not found:
         print(
             "--figures: nothing to draw. Tables and figures need whole data, and runs without "
-            "options of their own, of an experiment that has `summaries`."
+            "options of their own, of an experiment that has `summaries`.",
+            file=sys.stderr,
         )
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -240,15 +243,6 @@ def _check_files(**files: Path | None) -> None:
     for option, file in files.items():
         if file is not None:
             check_writable(file, f"--{option}")
-
-
-def _write_csv(file: Path | None, rows: Sequence[dict[str, str]]) -> None:
-    if file is None:
-        return
-    with written_whole(file) as partial, open(partial, "w", newline="", encoding="utf-8") as opened:
-        writer = csv.DictWriter(opened, results.COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {

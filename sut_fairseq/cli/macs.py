@@ -30,6 +30,9 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
 
+# What is counted where the command line does not say.
+_LENGTH, _VOCAB_SIZE, _SPLIT = 10, 37000, "test"
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
@@ -62,25 +65,20 @@ def make_parser() -> Parser:
         lengths.add_argument(
             f"--{side}-len",
             type=int,
-            default=10,
             metavar="N",
-            help=f"{name} tokens, the end of the sentence included (default: %(default)s)",
+            help=f"{name} tokens, the end of the sentence included (default: {_LENGTH})",
         )
     lengths.add_argument(
         "--vocab-size",
         type=int,
-        default=37000,
         metavar="V",
-        help="size of the one dictionary of --arch (default: %(default)s)",
+        help=f"size of the one dictionary of --arch (default: {_VOCAB_SIZE})",
     )
     lengths.add_argument(
         "--data", metavar="DATA-BIN", help="count the sentence pairs of this binarised folder"
     )
     lengths.add_argument(
-        "--gen-subset",
-        default="test",
-        metavar="SPLIT",
-        help="which split of it (default: %(default)s)",
+        "--gen-subset", metavar="SPLIT", help=f"which split of it (default: {_SPLIT})"
     )
     lengths.add_argument(
         "--max-sentences", type=int, metavar="N", help="only the first N (default: all)"
@@ -116,14 +114,13 @@ def run(argv: Sequence[str] | None) -> None:
     arguments, model_flags = make_parser().parse_known_args(argv)
     if model_flags and arguments.path:
         raise InputError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
-    if arguments.data and not arguments.path:
-        raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
+    _check_options(arguments)
     torch.manual_seed(arguments.seed)
     with waiting("building the model" if arguments.arch else "loading the model"):
         if arguments.arch:
             model, task = untrained.build(
                 arguments.arch,
-                arguments.vocab_size,
+                _VOCAB_SIZE if arguments.vocab_size is None else arguments.vocab_size,
                 model_flags,
                 alpha_threshold=arguments.alpha_threshold,
             )
@@ -135,10 +132,14 @@ def run(argv: Sequence[str] | None) -> None:
         if isinstance(model, FairseqLanguageModel):
             raise InputError("--data counts sentence pairs: for a language model give --src-len.")
         with waiting("loading the sentence pairs"):
-            pairs = trained.sentence_pairs(task, arguments.gen_subset, arguments.max_sentences)
+            split = arguments.gen_subset or _SPLIT
+            pairs = trained.sentence_pairs(task, split, arguments.max_sentences)
             batches = list(without_padding(pairs, task.target_dictionary.eos()))
     else:
-        lengths = dict(src_len=arguments.src_len, tgt_len=arguments.tgt_len)
+        lengths = {
+            side: _LENGTH if getattr(arguments, side) is None else getattr(arguments, side)
+            for side in ("src_len", "tgt_len")
+        }
         batches = [untrained.random_batch(model, task, **lengths)]
     progress = tqdm(batches, desc="counting", unit="batch", disable=None)
     try:
@@ -149,6 +150,39 @@ def run(argv: Sequence[str] | None) -> None:
         print_json(result)
     else:
         print_table(result)
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go together, before anything is loaded.
+
+    Raises:
+        InputError: saying which, and what to do.
+    """
+    if arguments.data and not arguments.path:
+        raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
+    if arguments.path:
+        _refuse(arguments, "a trained model has words of its own", ("vocab_size",))
+    else:
+        reason = "an untrained model has no languages"
+        _refuse(arguments, reason, ("source_lang", "target_lang"))
+    if arguments.data:
+        reason = "--data counts sentence pairs, which have lengths of their own"
+        _refuse(arguments, reason, ("src_len", "tgt_len"), "--data")
+    else:
+        reason = "without --data a pair of random tokens is counted"
+        _refuse(arguments, reason, ("gen_subset", "max_sentences"))
+
+
+def _refuse(
+    arguments: argparse.Namespace, reason: str, options: tuple[str, ...], other: str = ""
+) -> None:
+    """Refuse options; `other` could be left out in their place."""
+    given = [
+        f"--{name.replace('_', '-')}" for name in options if getattr(arguments, name) is not None
+    ]
+    if given:
+        instead = f", or {other}" if other else ""
+        raise InputError(f"{reason}: leave {' and '.join(given)} out{instead}.")
 
 
 def report(complexity: Complexity) -> dict[str, Any]:

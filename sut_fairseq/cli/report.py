@@ -21,7 +21,7 @@ from sut_fairseq.cli import _page, _report_pictures, _retrieval_report
 from sut_fairseq.cli._command import load_checkpoint, run_command
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli._report_document import make_document
-from sut_fairseq.cli._report_options import check_options, make_parser
+from sut_fairseq.cli._report_options import check_options, fill_in_defaults, make_parser
 from sut_fairseq.cli._report_server import Server, limits
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import find_checkpoint, find_model
@@ -43,6 +43,8 @@ def _main(argv: Sequence[str] | None) -> None:
     watch = Stopwatch()
     task = _task_of(arguments)
     if task == "contextual_retrieval":
+        _retrieval_report.check_options(arguments)
+        fill_in_defaults(arguments)
         files = _retrieval_report.draw(arguments)
         _say(f"{_count(files, 'file')} in {arguments.out}, {watch}.")
         return
@@ -51,6 +53,7 @@ def _main(argv: Sequence[str] | None) -> None:
             "--path is a language model, which answers nothing: this is for models of translation, "
             "classification and contextual retrieval."
         )
+    fill_in_defaults(arguments)
     with waiting("loading the model"):
         reader, checkpoint = _load(arguments)
     if arguments.html is not None:

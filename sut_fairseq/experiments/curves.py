@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sut_data.files import written_whole
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.records import LOG
 
 CURVE = "curve.csv"
@@ -133,10 +133,4 @@ def read_curve(run: Path, *, all_of_training: bool = False) -> list[Point]:
 
 def write_curve(run: Path, points: Sequence[Point]) -> None:
     """Write a curve into the folder of a run that is to be kept without its log."""
-    with (
-        written_whole(run / CURVE) as partial,
-        open(partial, "w", newline="", encoding="utf-8") as file,
-    ):
-        writer = csv.DictWriter(file, ["update", "subset", "measure", "value"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(point) for point in points)
+    write_csv(run / CURVE, ["update", "subset", "measure", "value"], map(asdict, points))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sut_data.files import written_whole
 from sut_fairseq.experiments.costs import Costs, read_costs
+from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations
 from sut_fairseq.experiments.grid import Column, Grid
 from sut_fairseq.experiments.published import ALL
@@ -198,10 +197,7 @@ def _seconds(group: Group | None) -> float:
 
 def write_rows(table: Table, path: Path) -> None:
     """Write the cells into a CSV file."""
-    with written_whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table.rows())
+    write_csv(path, COLUMNS, table.rows())
 
 
 def markdown(table: Table) -> str:

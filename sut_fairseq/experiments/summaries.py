@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sut_data.files import written_whole
+from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.evaluating import usual_measure
 from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
@@ -82,10 +81,7 @@ class Table:
 
 def write_cells(table: Table, path: Path) -> None:
     """Write the cells of a table into a CSV file."""
-    with written_whole(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table.cells())
+    write_csv(path, COLUMNS, table.cells())
 
 
 def tables(groups: Sequence[Group]) -> list[Table]:

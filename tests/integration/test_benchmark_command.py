@@ -28,6 +28,7 @@ from sut_fairseq.cli.benchmark import main
 from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.modules.tokens import ActiveTokens
 from tests.integration.commands import words
 from tests.models import HALTING, small_model, task
@@ -369,6 +370,46 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split("  ")[0] for line in lines if line.startswith(("memory", "an", "the"))] == [
         *("memory of a GPU", "an update", "the training"),
     ]
+
+
+def test_a_plan_counts_the_steps_of_the_model_that_was_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its flags say how deep it is: times of 0.01 s for each of its five steps give that back."""
+    times = {"sut_tiny": 2, **{f"tokens_{pairs}x": pairs for pairs in (1, 2, 4)}}
+    settings = {"arch": "sut_tiny", "sentences": 2, "scaling_sentences": 1}
+    document = {
+        "settings": {**settings, "flags": "--encoder-layers 4 --decoder-layers 1"},
+        "variants": {name: {"median": 5 * 0.01 + pairs / 1e3} for name, pairs in times.items()},
+    }
+    document["variants"]["sut_tiny"]["macs"] = 2e9
+    measured = tmp_path / "measured.json"
+    measured.write_text(json.dumps(document))
+    line = [*words(f"plan --tokens 1e6 {PLANNED} --json --speed"), str(measured)]
+    assert main(line) == 0
+    speed = json.loads(capsys.readouterr().out)["speed"]
+    assert speed["seconds_per_step"] == pytest.approx(0.01)
+    assert speed["macs_per_second"] == pytest.approx(1e12)
+    for broken in ([], {"settings": []}, {"settings": {"arch": "sut_tiny"}}):
+        measured.write_text(json.dumps(broken))
+        assert main(line) == 2
+        assert "is not what `sut-benchmark train --json` prints" in capsys.readouterr().err
+
+
+def test_each_loop_is_scaled_from_its_own_depth(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[int] = []
+    forward = Stack.forward
+
+    def counted(stack: Stack, *arguments: Any, **options: Any) -> StackOutput:
+        ran.append(stack.num_steps)
+        return forward(stack, *arguments, **options)
+
+    monkeypatch.setattr(Stack, "forward", counted)
+    depths = ("--flags", "--encoder-layers 3 --decoder-layers 1", "--dense-arch", "none")
+    report(capsys, "train", *words(PAIRS), *depths, "--scaling-sentences", 1)
+    assert set(zip(ran[::2], ran[1::2])) == {(3, 1), (6, 2), (12, 4)}
 
 
 def test_a_transformer_cannot_be_arbitrarily_small() -> None:

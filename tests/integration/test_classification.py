@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from sut_fairseq.analysis.evaluation import macro_f1
-from tests.integration.commands import TINY, Finished, generate, run, train, words
+from tests.integration.commands import TINY, Finished, document_of, generate, run, train, words
 
 SIZES = {"train": 120, "valid": 12, "test": 15}
 LABELS = ("low", "mid", "top")
+SIDES = ("encoder", "decoder")
 FAIRSEQ = words(
     "--arch transformer --encoder-embed-dim 16 --encoder-ffn-embed-dim 16 --encoder-layers 1 "
     "--decoder-layers 1 --encoder-attention-heads 2 --decoder-attention-heads 2"
@@ -87,6 +88,7 @@ def test_evaluation(learnt: tuple[Path, Finished], data: Path, tmp_path: Path) -
         assert [row["right"] for row in csv.DictReader(file)] == [
             str(row["right"]) for row in result["rows"]
         ]
+    assert b"\r" not in table.read_bytes()
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -97,6 +99,23 @@ def test_confusion(learnt: tuple[Path, Finished], data: Path) -> None:
     assert result["confusion"]["low"] == {"low": 5, "mid": 0, "top": 0}
     table = run(*asked).stdout
     assert "macro-F1 100.00 %" in table and "label (rows) taken for label (columns)" in table
+
+
+def test_words_of_experts(learnt: tuple[Path, Finished], data: Path, tmp_path: Path) -> None:
+    """Of a label the decoder reads the begin alone, in the table and on the page."""
+    asked = ("sut-report", "--path", learnt[0], "--data", data, "--out", tmp_path)
+    run(*asked, *words("--experts --format svg"))
+    with open(tmp_path / "experts.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert b"\r" not in (tmp_path / "experts.csv").read_bytes()
+    read = {loop: {row["text"] for row in rows if row["loop"] == loop} for loop in SIDES}
+    assert read == {"encoder": {*"abcx", "</s>"}, "decoder": {"<s>"}}
+    assert {row["seen"] for row in rows if row["text"] in ("<s>", "</s>")} == {str(SIZES["test"])}
+
+    run(*asked, "--html", "--thresholds", 0.5)
+    document = document_of(tmp_path / "report.html")
+    (experts,) = {len(one) for one in document["experts"]["layers"]["decoder"].values()}
+    assert experts == 4 and document["depth"]["sentences"] == SIZES["test"]
 
 
 def test_macro_f1_by_hand() -> None:

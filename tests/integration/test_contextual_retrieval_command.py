@@ -52,9 +52,16 @@ def test_train_evaluate_compare_report(tmp_path: Path) -> None:
     with open(tmp_path / "pictures" / "value_scores.csv", newline="") as file:
         scores = list(csv.DictReader(file))
     assert len(scores) == 3 * 2 * 4 * 4
-    refused = run("sut-report", "--path", checkpoint, "--head", 1, "--out", tmp_path, ok=False)
-    sentence = "--head is for models that read words: leave it out."
-    assert refused.last_line == f"sut-report: error: {sentence}"
+    for table in ("rows.csv", "pictures/value_scores.csv"):
+        assert b"\r" not in (tmp_path / table).read_bytes()
+    for line in ("--head 1", "--experts", "--beam 1", "--max-len 9"):
+        asked = ("--path", checkpoint, *words(line), "--out", tmp_path)
+        refused = run("sut-report", *asked, ok=False)
+        sentence = f"{line.split()[0]} is for models that read words: leave it out."
+        assert refused.last_line == f"sut-report: error: {sentence}"
+    asked = ("--path", checkpoint, *words("--max-sentences 5 --max-tokens 9"), "--out", tmp_path)
+    refused = run("sut-report", *asked, ok=False)
+    assert refused.last_line.endswith("leave --max-sentences and --max-tokens out.")
     for command, sentence in (
         ("sut-evaluate", "contextual_retrieval predicts numbers, of which none is right or wrong"),
         ("sut-macs", "a contextual_retrieval model reads objects made of numbers, not words"),

@@ -65,9 +65,11 @@ def test_evaluation_and_report(place: Path) -> None:
     run(*evaluate, *words("--modes search --beam 2 --bleu --max-sentences 40 --csv"), again)
     (beam,) = rows_of(again)
     assert beam["attention_loss"] == "" and float(beam["bleu"]) >= 0
-    page = run(*words("sut-experiment report run --figures figures"), cwd=place).stdout
-    assert "attention loss, in squared source words:" in page
-    assert "--figures: nothing to draw." in page  # another number of epochs
+    # Searching is usual here.
+    run(*evaluate, *words("--beam 2 --max-len 5 --max-sentences 4"))
+    report = run(*words("sut-experiment report run --figures figures"), cwd=place)
+    assert "attention loss, in squared source words:" in report.stdout
+    assert "--figures: nothing to draw." in report.stderr  # another number of epochs
 
 
 def test_gold_attention_is_wanted(place: Path, tmp_path: Path) -> None:

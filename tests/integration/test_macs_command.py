@@ -119,6 +119,14 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch sut_tiny --alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
         ("--arch transformer --alpha-threshold 1", "unrecognized arguments: --alpha-threshold 1.0"),
         ("--path absent.pt", "There is no checkpoint `absent.pt`"),
+        ("--path a.pt --vocab-size 9", "a trained model has words of its own: leave --vocab-size"),
+        ("--arch sut_tiny --source-lang de", "no languages: leave --source-lang out."),
+        ("--path a.pt --max-sentences 3", "random tokens is counted: leave --max-sentences out."),
+        ("--arch sut_tiny --gen-subset test", "random tokens is counted: leave --gen-subset out."),
+        (
+            "--path a.pt --data bin --src-len 0 --tgt-len 5",
+            "lengths of their own: leave --src-len and --tgt-len out, or --data.",
+        ),
     ],
 )
 def test_refused(arguments: str, sentence: str, tmp_path: Path) -> None:

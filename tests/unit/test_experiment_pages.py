@@ -103,6 +103,18 @@ def test_unfinished_trainings_are_named(
     assert line == f"{runs[1]} is not finished: its results are those of the training so far."
 
 
+@pytest.mark.parametrize(("option", "value"), [("--beam", "4"), ("--cpu", ""), ("--out", "x")])
+def test_a_sweep_takes_no_options_of_translations(
+    option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    records.write_record(path, replace(records.read_record(path), experiment="multi30k"))
+    line = ["evaluate", str(path), "--sweep", option, *value.split()]
+    assert experiment.main(line) == 2
+    sentence = f"{option} means nothing for multi30k with --sweep: leave it out."
+    assert capsys.readouterr().err == f"sut-experiment: error: {sentence}\n"
+
+
 def test_evaluations_before_the_end_of_training_do_not_count(tmp_path: Path) -> None:
     path = run(tmp_path, "ndr", 1, {"all": 99.0})
     later = replace(SESSION, started="2026-11-22T11:00:00+00:00", ended="2026-11-22T12:00:00+00:00")

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sut_fairseq.cli import experiment
 from sut_fairseq.experiments import pages, records, report, results, summaries
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
@@ -123,14 +125,21 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
     assert f"table-3.png)\n\n[CSV]({file})\n" in (tmp_path / "long_lookup_tables.md").read_text()
 
 
-def test_unfinished_trainings_are_left_out(tmp_path: Path) -> None:
+def test_unfinished_trainings_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runs = [looked_up(tmp_path, "additive", "noisy", seed, 0.0) for seed in (1, 2)]
     record = records.read_record(runs[1])
     unfinished = replace(record, sessions=[replace(SESSION, outcome="killed")])
     records.write_record(runs[1], unfinished)
     tables = summaries.tables(results.collect(runs))
     assert [{*table.lines[0].rows[0].results} for table in tables] == [{1}]
-    assert not summaries.tables(results.collect(runs[1:]))
+    alone = results.collect(runs[1:])
+    assert not summaries.tables(alone)
+    assert experiment.main(["report", str(runs[1]), "--figures", str(tmp_path / "figures")]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("--figures: nothing to draw.")
+    assert said.out == report.markdown(alone) and not (tmp_path / "figures").exists()
 
 
 def test_a_column_for_each_split(tmp_path: Path) -> None:

@@ -124,6 +124,26 @@ def test_a_dollar_sign_is_one(
     assert f"{text} -->" in (tmp_path / "picture.svg").read_text()
 
 
+def test_a_summary_names_every_model(tmp_path: Path, drawn: list[Figure]) -> None:
+    """Also one without runs on the data of the last panel."""
+    point = summary_plots.Point("3", 50.0, 1.0, None)
+    published = point._replace(paper=60.0)
+    listed = [
+        summary_plots.Series("one", "a", [point]),
+        summary_plots.Series("one", "b", [published]),
+        summary_plots.Series("two", "b", [point]),
+    ]
+    summary_plots.draw(listed, ["3"], "title", "measure", tmp_path / "picture.svg")
+    (figure,) = drawn
+    assert [axes.get_legend() for axes in figure.axes] == [None, None]
+    (legend,) = figure.legends
+    entries = zip(legend.get_texts(), legend.legend_handles, strict=True)
+    shown = {text.get_text(): handle.get_color() for text, handle in entries}
+    assert shown == {"a": "C0", "b": "C1", "the paper": "black"}
+    colors = [{line.get_color() for line in axes.lines} for axes in figure.axes]
+    assert colors == [{"C0", "C1"}, {"C1"}]
+
+
 def test_only_finite_numbers_are_numbers(tmp_path: Path, drawn: list[Figure]) -> None:
     groups = ["nan", "7", "inf", "none", "-1e999", "1e1"]
     groups.sort(key=order_of)

@@ -101,7 +101,7 @@ def training_step(
     sample: Mapping[str, Any],
     conditions: Conditions,
     *,
-    num_steps: int | None = None,
+    num_steps: int | Mapping[str, int] | None = None,
     checkpoint_activations: bool = False,
 ) -> Step:
     """A training step of a model on a fairseq batch, but for the optimiser's update.
@@ -111,15 +111,16 @@ def training_step(
         criterion: its loss.
         sample: the batch.
         conditions: where and in which type.
-        num_steps: how often this step runs each depth loop, with the same weights; None: as built.
+        num_steps: how often this step runs each depth loop, with the same weights: a number for
+            both, or one by "encoder" and "decoder"; None: as built.
         checkpoint_activations: whether it then recomputes activations in the backward pass.
     """
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
         model.train()
         if num_steps is not None:
-            for stack in stacks(model).values():
-                stack.num_steps = num_steps
+            for name, stack in stacks(model).items():
+                stack.num_steps = num_steps if isinstance(num_steps, int) else num_steps[name]
                 stack.checkpoint_activations = checkpoint_activations
         with conditions.autocast():
             loss, _, _ = criterion(model, sample)

@@ -20,6 +20,7 @@ from sut_fairseq.analysis.benchmark.peers import (
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step, sample_of, training_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
+from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.analysis.untrained import build, random_batch
 from sut_fairseq.errors import check
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
@@ -149,7 +150,7 @@ def _scaling(
 ) -> None:
     """How the time of one model grows with the number of sentences and with that of steps."""
     criterion = own_criterion(task)
-    num_steps = model.encoder.stack.num_steps
+    built = {name: stack.num_steps for name, stack in stacks(model).items()}
     variants, tokens = {}, {}
     for kind, more_sentences, more_steps in (
         *(("tokens", times, 1) for times in _TIMES),
@@ -164,7 +165,7 @@ def _scaling(
             criterion,
             sample_of(batch, conditions.device),
             conditions,
-            num_steps=num_steps * more_steps,
+            num_steps={name: steps * more_steps for name, steps in built.items()},
         )
     # Differences of a factor need few repetitions, and four times as much takes four times as long.
     few = replace(conditions, repetitions=min(3, conditions.repetitions))
