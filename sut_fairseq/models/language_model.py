@@ -20,6 +20,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
+from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
 from sut_fairseq.modules.observer import Observer
@@ -57,7 +58,7 @@ class LanguageModelConfig(UniversalTransformerConfig):
 
 
 @register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
-class UniversalTransformerLanguageModel(FairseqLanguageModel):
+class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
     """A language model of any kinds of block, attention, feed-forward and halting.
 
     For fairseq's task `language_modeling`. `forward` returns `(scores, extra)`: scores
