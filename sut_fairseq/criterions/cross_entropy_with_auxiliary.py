@@ -76,7 +76,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     A term is summed over the modules (routing) or stacks (halting) that report statistics. The
     cross-entropy is a sum over tokens and the terms are means, hence the factor: the balance
     between them does not depend on the batch size. A model that reports no statistics trains as
-    with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search.
+    with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search,
+    which is given the prefix that `--ignore-prefix-size` leaves out of the loss.
 
     Of several workers that train together each computes the terms of its own batch, and gradients
     are those of their mean, weighted by sample size; or, `over_workers`, each computes the terms of
@@ -140,7 +141,10 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         # A language model has no sentence to get right.
         if not self.training and "prev_output_tokens" in sample["net_input"]:
             logging_output |= metrics.exact_match_sums(
-                net_output[0], sample["target"], self.task.target_dictionary
+                net_output[0],
+                sample["target"],
+                self.task.target_dictionary,
+                prefix_size=self.ignore_prefix_size,
             )
         if self.report_accuracy:
             correct, total = self.compute_accuracy(model, net_output, sample)
