@@ -22,7 +22,7 @@ from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._process import prepare_process
 from sut_fairseq._tensorboard import warn_of_tensorboard_once
 from sut_fairseq._workers import IGNORED
-from sut_fairseq.criterions.over_workers import several_workers, sum_over_workers
+from sut_fairseq.criterions.over_workers import counted, several_workers, sum_over_workers
 from sut_fairseq.losses import AUXILIARY_LOSSES
 
 
@@ -175,11 +175,12 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             sample: the batch.
             log: sums to log, among them "sample_size", the denominator of the loss.
         """
-        sample_size, ignored = log["sample_size"], sample.get(IGNORED, False)
+        sample_size: int = log["sample_size"]
         log |= metrics.halting_sums(extra.get("halting", {}))
         log |= metrics.routing_sums(extra.get("routing", {}))
         scale: int | Tensor = sample_size
         if self.over_workers and self.training and several_workers():
+            ignored = sample.get(IGNORED, False)
             extra, scale = sum_over_workers(extra, sample_size, ignored=ignored)
         log["loss"] = loss.detach()
         for name, term in self.auxiliary_terms(extra).items():
@@ -189,9 +190,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             # Added up over workers, the logged parts are the whole however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
             log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]
-        if ignored:
-            return loss * 0, 0, {name: 0 * value for name, value in log.items()}
-        return loss, sample_size, log
+        return counted(sample, loss, sample_size, log)
 
     @staticmethod
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:
