@@ -259,7 +259,12 @@ def coefficient_of_variation(load: Tensor) -> float:
 
 
 def relative_entropy(load: Tensor) -> float:
-    """Entropy of loads `(num_experts,)` as shares, divided by log num_experts: in [0, 1]."""
+    """Entropy of loads `(num_experts,)` as shares, divided by log num_experts: in [0, 1].
+
+    The load of a single expert is even.
+    """
+    if load.numel() == 1:
+        return 1.0
     share = load / load.sum().clamp(min=1e-12)
     return float(-torch.xlogy(share, share).sum() / torch.tensor(float(load.numel())).log())
 

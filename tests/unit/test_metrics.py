@@ -29,6 +29,7 @@ def test_relative_entropy() -> None:
     assert metrics.relative_entropy(torch.tensor([0.0, 0, 8, 0])) == 0
     assert metrics.relative_entropy(torch.tensor([5.0, 5, 0, 0])) == pytest.approx(0.5)
     assert metrics.relative_entropy(torch.zeros(4)) == 0
+    assert metrics.relative_entropy(torch.tensor([5.0])) == 1
 
 
 def routing(assignments: Sequence[float]) -> RoutingStatistics:
