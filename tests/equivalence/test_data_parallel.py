@@ -132,6 +132,7 @@ def changing(case: Case, **changes: Any) -> Case:
 
 
 SUT_CASE = Case(updates(), SUT, weights=EVERY_LOSS)
+OTHER_CRITERION = "--criterion label_smoothed_cross_entropy"
 NDR_CASE = Case(updates(), {**NDR["ndr"], **QUIET})
 LABELS = updates(labelled)
 AVERAGED = {
@@ -143,6 +144,10 @@ AVERAGED = {
         SUT_CASE, token_layout="masked", expert_backend="grouped", encoder_ffn_embed_dim=16
     ),
     "sut, bfloat16": changing(SUT_CASE, flags="--autocast bfloat16"),
+    # Routers have gradients of 0 there.
+    "sut, one expert for each token, another criterion": changing(
+        SUT_CASE, weights={}, flags=OTHER_CRITERION, attention_top_k=1, ffn_top_k=1
+    ),
     "sut, a step": changing(SUT_CASE, encoder_layers=1, decoder_layers=1),
     "act": changing(SUT_CASE, **ACT),
     "compositional": changing(SUT_CASE, **COMPOSITIONAL, attention_experts=1, attention_top_k=1),
@@ -244,10 +249,20 @@ def with_words(sample: Sample, halting: bool) -> Sample:
     return sample_of(inputs)
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.parametrize(
+    ("backend", "layout", "ours"),
+    [
+        ("pytorch_ddp", "compact", True),
+        ("pytorch_ddp", "masked", True),
+        ("legacy_ddp", "compact", True),
+        ("legacy_ddp", "masked", True),
+        # Other criterions; pytorch_ddp with the compact layout waits for the halting unit.
+        ("pytorch_ddp", "masked", False),
+        ("legacy_ddp", "compact", False),
+    ],
+)
 def test_one_worker_all_of_whose_tokens_halt_after_a_step(
-    pair: Pair, backend: str, layout: str
+    pair: Pair, backend: str, layout: str, ours: bool
 ) -> None:
     """Its graph ends there; it still has a gradient for every parameter that others wait for."""
     late, early = (
@@ -257,7 +272,8 @@ def test_one_worker_all_of_whose_tokens_halt_after_a_step(
     case = changing(
         SUT_CASE,
         updates=[[[one], [other]] for one, other in zip(late, early)],
-        flags=f"--ddp-backend {backend}",
+        flags=f"--ddp-backend {backend} {'' if ours else OTHER_CRITERION}",
+        weights=EVERY_LOSS if ours else {},
         prepare=words_decide,
         token_layout=layout,
         alpha_threshold=0.9,
