@@ -6,8 +6,9 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from sut_fairseq.modules.halting.interface import Halting, mass_dtype
+from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.halting.sums import Sums
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -37,7 +38,7 @@ class FixedDepth(Halting[FixedDepthState]):
     shows_read_out: ClassVar[bool] = True
 
     def start(self, hidden: Tensor) -> FixedDepthState:
-        one = hidden.new_ones((), dtype=mass_dtype(hidden))
+        one = hidden.new_ones((), dtype=exact_dtype(hidden.dtype))
         return FixedDepthState(one.expand(hidden.shape[0]))
 
     def advance(self, hidden: Tensor, state: FixedDepthState) -> FixedDepthState:
