@@ -90,7 +90,8 @@ def load_balance(statistics: RoutingStatistics) -> Tensor:
 def squared_coefficient_of_variation(statistics: RoutingStatistics) -> Tensor:
     """Squared coefficient of variation of the summed gates (Shazeer et al. 2017, Eq. 7).
 
-    Var / Mean^2: 0 when even, num_experts - 1 when one expert takes everything.
+    Var / Mean^2: 0 when even, num_experts - 1 when one expert takes everything. With top_k = 1 it
+    has no gradient, because the gate of the chosen expert is renormalised to 1.
     """
     gate = statistics.gate
     return _mean(gate.var(correction=0), gate.mean().square())

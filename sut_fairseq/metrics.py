@@ -36,18 +36,22 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
 
 
-def found_by_greedy_search(scores: Tensor, target: Tensor, words: Dictionary) -> Tensor:
+def found_by_greedy_search(
+    scores: Tensor, target: Tensor, words: Dictionary, *, prefix_size: int = 0
+) -> Tensor:
     """Which references greedy search finds, without searching.
 
     It finds a reference exactly if, after each prefix of the reference, the next symbol of the
     reference is the most probable one. As in fairseq's generator, padding is never predicted, nor
-    an empty sentence; a reference with an unknown word is never found.
+    an empty sentence; a reference with an unknown word is never found. Of a prefix that the search
+    is given nothing is asked, and the sentence may end right after it.
 
     Args:
         scores: of each symbol after each prefix of the reference, `(batch, length, vocabulary)`;
             logits or log-probabilities.
         target: the references, `(batch, length)`, padded.
         words: the target dictionary.
+        prefix_size: number of symbols at the start of each reference that the search is given.
 
     Returns:
         `(batch,)`, bool.
@@ -60,13 +64,18 @@ def found_by_greedy_search(scores: Tensor, target: Tensor, words: Dictionary) ->
     right = (scores.argmax(dim=-1) == target) & (target != words.unk())
     for column, values in zip(never, kept):
         column.copy_(values)
+    if prefix_size > 0:  # as fairseq's criterion asks before it leaves a prefix out
+        right[:, :prefix_size] = True
     return (right | (target == words.pad())).all(dim=1)
 
 
-def exact_match_sums(scores: Tensor, target: Tensor, words: Dictionary) -> dict[str, Tensor]:
+def exact_match_sums(
+    scores: Tensor, target: Tensor, words: Dictionary, *, prefix_size: int = 0
+) -> dict[str, Tensor]:
     """Logging-output entries for exact match; arguments as of `found_by_greedy_search`."""
+    found = found_by_greedy_search(scores, target, words, prefix_size=prefix_size)
     return {
-        "exact_match_right": found_by_greedy_search(scores, target, words).sum(),
+        "exact_match_right": found.sum(),
         "exact_match_sentences": torch.tensor(target.size(0), device=target.device),
     }
 
@@ -250,7 +259,12 @@ def coefficient_of_variation(load: Tensor) -> float:
 
 
 def relative_entropy(load: Tensor) -> float:
-    """Entropy of loads `(num_experts,)` as shares, divided by log num_experts: in [0, 1]."""
+    """Entropy of loads `(num_experts,)` as shares, divided by log num_experts: in [0, 1].
+
+    The load of a single expert is even.
+    """
+    if load.numel() == 1:
+        return 1.0
     share = load / load.sum().clamp(min=1e-12)
     return float(-torch.xlogy(share, share).sum() / torch.tensor(float(load.numel())).log())
 

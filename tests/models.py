@@ -19,6 +19,10 @@ from sut_fairseq.models.recurrent_translation import (
     RecurrentTranslationConfig,
     RecurrentTranslationModel,
 )
+from sut_fairseq.models.retrieval_network import (
+    ContextualRetrievalModel,
+    ContextualRetrievalModelConfig,
+)
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.tasks.labels import LabelTaskConfig
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
@@ -244,3 +248,16 @@ def small_recurrent(
     model = RecurrentTranslationModel.build_model(config, task(joined)).to(dtype).eval()
     randomise(model, seed)
     return model
+
+
+RETRIEVAL_FEATURES = 14  # of an object of the task by default
+
+
+def small_retriever(
+    *, seed: int = 3, dtype: torch.dtype = torch.float64, **options: Any
+) -> ContextualRetrievalModel:
+    """A model of the contextual retrieval task, in evaluation mode."""
+    torch.manual_seed(seed)
+    config = ContextualRetrievalModelConfig(**{"encoder_embed_dim": 16, **options})
+    features = SimpleNamespace(num_features=RETRIEVAL_FEATURES)
+    return ContextualRetrievalModel.build_model(config, features).to(dtype).eval()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from tests.integration.commands import forks
-from tests.models import dictionary, small_classifier, small_model
+from tests.models import dictionary, small_classifier, small_model, small_retriever
 
 WORKERS = 2
 _PATIENCE = 120  # seconds; a case takes one or two
@@ -34,6 +34,7 @@ class Case:
         updates: for each update, for each worker, its batches; None where it has none left.
         model: options of the model.
         classifies: whether the model is a classifier of whole sentences.
+        retrieves: whether it predicts numbers, those of contextual retrieval.
         weights: of the auxiliary losses.
         over_workers: see the criterion.
         flags: what one would type after fairseq-train.
@@ -43,6 +44,7 @@ class Case:
     updates: list[list[list[Sample | None]]]
     model: dict[str, Any] = field(default_factory=dict)
     classifies: bool = False
+    retrieves: bool = False
     weights: dict[str, float] = field(default_factory=dict)
     over_workers: bool = False
     flags: str = ""
@@ -63,15 +65,21 @@ def train(case: Case, rank: int = 0, workers: int = 1) -> Trained:
     from fairseq import tasks  # only here: importing it takes as long as many tests
     from fairseq.trainer import Trainer
 
-    typed = "--task translation --criterion cross_entropy_with_auxiliary"
+    labelled = "unused --arch sut_tiny --label-smoothing 0.1"
+    typed = f"{labelled} --task translation --criterion cross_entropy_with_auxiliary"
+    build: Callable[..., nn.Module] = small_model
+    dictionaries = [dictionary(), dictionary(5 if case.classifies else 7, "v")]
     if case.classifies:
-        typed = "--task sequence_classification --criterion classification"
+        typed = f"{labelled} --task sequence_classification --criterion classification"
+        build = small_classifier
+    elif case.retrieves:
+        typed = "--arch contextual_retrieval_multihead --task contextual_retrieval"
+        typed += " --criterion absolute_error"
+        build, dictionaries = small_retriever, []
     typed += "".join(f" --{loss.replace('_', '-')}-weight {w}" for loss, w in case.weights.items())
     typed += " --auxiliary-over-workers" if case.over_workers else ""
     cfg = _config(f"{typed} {case.flags} --distributed-rank {rank}", workers)
-    words = dictionary(), dictionary(5 if case.classifies else 7, "v")
-    task = tasks.TASK_REGISTRY[cfg.task._name](cfg.task, *words)
-    build = small_classifier if case.classifies else small_model
+    task = tasks.TASK_REGISTRY[cfg.task._name](cfg.task, *dictionaries)
     model = build(**case.model, dtype=torch.float32)
     if case.prepare is not None:
         case.prepare(model)
@@ -95,8 +103,7 @@ def _config(typed: str, workers: int) -> Any:
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     # Not Adam, which makes a step of a rounding error where a parameter has no gradient.
-    fixed = "unused --cpu --arch sut_tiny --optimizer nag --momentum 0.9 --lr 0.1 --clip-norm 1"
-    line = f"{fixed} --label-smoothing 0.1 {typed}".split()
+    line = f"{typed} --cpu --optimizer nag --momentum 0.9 --lr 0.1 --clip-norm 1".split()
     arguments = options.parse_args_and_arch(options.get_training_parser(), line)
     arguments.distributed_world_size = workers  # on a CPU it needs a launcher when typed
     return convert_namespace_to_omegaconf(arguments)

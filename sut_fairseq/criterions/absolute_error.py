@@ -14,6 +14,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq._process import prepare_process
+from sut_fairseq.criterions.over_workers import counted
 from sut_fairseq.errors import InputError
 
 
@@ -24,6 +25,9 @@ class AbsoluteErrorCriterion(FairseqCriterion):
     For any model that returns `(predictions, extra)` with predictions of the target's shape. The
     sample size is the number of targets, and so are the tokens that fairseq counts.
     """
+
+    # Read by `_workers`: a batch that does not count is marked, and left out of every sum here.
+    knows_ignored_batches = True
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
@@ -52,7 +56,7 @@ class AbsoluteErrorCriterion(FairseqCriterion):
         loss = F.l1_loss(predictions.float(), target, reduction="sum")
         size = target.numel()
         log = {"loss": loss.data, "ntokens": size, "nsentences": len(target), "sample_size": size}
-        return loss, size, log
+        return counted(sample, loss, size, log)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:

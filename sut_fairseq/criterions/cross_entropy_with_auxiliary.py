@@ -22,7 +22,7 @@ from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._process import prepare_process
 from sut_fairseq._tensorboard import warn_of_tensorboard_once
 from sut_fairseq._workers import IGNORED
-from sut_fairseq.criterions.over_workers import several_workers, sum_over_workers
+from sut_fairseq.criterions.over_workers import counted, several_workers, sum_over_workers
 from sut_fairseq.losses import AUXILIARY_LOSSES
 
 
@@ -76,7 +76,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     A term is summed over the modules (routing) or stacks (halting) that report statistics. The
     cross-entropy is a sum over tokens and the terms are means, hence the factor: the balance
     between them does not depend on the batch size. A model that reports no statistics trains as
-    with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search.
+    with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search,
+    which is given the prefix that `--ignore-prefix-size` leaves out of the loss.
 
     Of several workers that train together each computes the terms of its own batch, and gradients
     are those of their mean, weighted by sample size; or, `over_workers`, each computes the terms of
@@ -140,7 +141,10 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         # A language model has no sentence to get right.
         if not self.training and "prev_output_tokens" in sample["net_input"]:
             logging_output |= metrics.exact_match_sums(
-                net_output[0], sample["target"], self.task.target_dictionary
+                net_output[0],
+                sample["target"],
+                self.task.target_dictionary,
+                prefix_size=self.ignore_prefix_size,
             )
         if self.report_accuracy:
             correct, total = self.compute_accuracy(model, net_output, sample)
@@ -171,11 +175,12 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             sample: the batch.
             log: sums to log, among them "sample_size", the denominator of the loss.
         """
-        sample_size, ignored = log["sample_size"], sample.get(IGNORED, False)
+        sample_size: int = log["sample_size"]
         log |= metrics.halting_sums(extra.get("halting", {}))
         log |= metrics.routing_sums(extra.get("routing", {}))
         scale: int | Tensor = sample_size
         if self.over_workers and self.training and several_workers():
+            ignored = sample.get(IGNORED, False)
             extra, scale = sum_over_workers(extra, sample_size, ignored=ignored)
         log["loss"] = loss.detach()
         for name, term in self.auxiliary_terms(extra).items():
@@ -185,9 +190,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             # Added up over workers, the logged parts are the whole however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
             log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]
-        if ignored:
-            return loss * 0, 0, {name: 0 * value for name, value in log.items()}
-        return loss, sample_size, log
+        return counted(sample, loss, sample_size, log)
 
     @staticmethod
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:

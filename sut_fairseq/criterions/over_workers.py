@@ -2,6 +2,8 @@
 
 An auxiliary loss f is not linear in its sums S. The mean over workers w of f(S_w) is therefore not
 f(S_1 + S_2 + ...), and neither are the gradients equal.
+
+A batch that a worker computes because there is no other counts as nothing (see `_workers`).
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Any
 import torch
 from fairseq.distributed import utils as fairseq_distributed
 from torch import Tensor, distributed
+
+from sut_fairseq._workers import IGNORED
 
 
 def several_workers() -> bool:
@@ -57,6 +61,24 @@ def sum_over_workers(
         for kind in _kinds(extra)
     }
     return {**extra, **replaced}, total.squeeze()
+
+
+def counted(
+    sample: Mapping[str, Any], loss: Tensor, sample_size: int, log: dict[str, Any]
+) -> tuple[Tensor, int, dict[str, Any]]:
+    """What a criterion that knows ignored batches returns: of such a batch nothing but zeros.
+
+    The others wait for the gradients of this worker, so that the loss has to be a 0 of its graph.
+
+    Args:
+        sample: the batch.
+        loss: of the batch, a scalar.
+        sample_size: its denominator.
+        log: sums to log.
+    """
+    if sample.get(IGNORED, False):
+        return loss * 0, 0, {name: 0 * value for name, value in log.items()}
+    return loss, sample_size, log
 
 
 def _kinds(extra: Mapping[str, Any]) -> list[str]:

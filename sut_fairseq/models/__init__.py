@@ -11,21 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sut_fairseq.models.encoder_classifier import EncoderClassifier
+    from sut_fairseq.models.language_model import UniversalTransformerLanguageModel
     from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
     from sut_fairseq.models.recurrent_translation import RecurrentTranslationModel
+    from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
     from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 
 _MODULES = {
+    "ContextualRetrievalModel": "retrieval_network",
     "EncoderClassifier": "encoder_classifier",
     "RecurrentClassifier": "recurrent_classifier",
     "RecurrentTranslationModel": "recurrent_translation",
+    "UniversalTransformerLanguageModel": "language_model",
     "UniversalTransformerModel": "universal_transformer",
 }
 
 __all__ = [
+    "ContextualRetrievalModel",
     "EncoderClassifier",
     "RecurrentClassifier",
     "RecurrentTranslationModel",
+    "UniversalTransformerLanguageModel",
     "UniversalTransformerModel",
 ]
 

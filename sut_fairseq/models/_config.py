@@ -20,6 +20,11 @@ from sut_fairseq.modules.tokens import LAYOUTS
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
 
+_TOP_1 = (
+    "with 1 an expert's weight is always 1, and routers learn from nothing but auxiliary losses, "
+    "and not from the load variation"
+)
+
 
 @dataclass
 class TokenOptions(FairseqDataclass):
@@ -121,7 +126,7 @@ class AttentionOptions(FairseqDataclass):
         default=1, metadata={"help": "attention experts; 1 is dense attention without a router"}
     )
     attention_top_k: int = field(
-        default=1, metadata={"help": "attention experts that each token uses"}
+        default=1, metadata={"help": f"attention experts that each token uses; {_TOP_1}"}
     )
     attention_kind: ChoiceEnum(list(_kinds.ATTENTION)) = field(  # type: ignore[valid-type]
         default="auto", metadata={"help": _kinds.ATTENTION.help}
@@ -197,7 +202,7 @@ class FeedForwardOptions(FairseqDataclass):
         default=1, metadata={"help": "feed-forward experts; 1 is a dense layer without a router"}
     )
     ffn_top_k: int = field(
-        default=1, metadata={"help": "feed-forward experts that each token uses"}
+        default=1, metadata={"help": f"feed-forward experts that each token uses; {_TOP_1}"}
     )
     activation_fn: ChoiceEnum(utils.get_available_activation_fns()) = field(  # type: ignore[valid-type]
         default="gelu", metadata={"help": "activation of the feed-forward layer"}

@@ -192,6 +192,8 @@ def _biases(config: Config, kind: str, allowed: tuple[str, ...]) -> bool:
 
 
 def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
+    experts = config.attention_experts
+    check(experts >= 2, "attention_experts", "at least 2 for `attention_kind` mixture", experts)
     _biases(config, "mixture", ("none",))
     return MixtureAttention(
         core,

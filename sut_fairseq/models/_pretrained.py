@@ -15,6 +15,7 @@ from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.errors import InputError, check
 
 _TOKENISERS = {"tokenizer", "bpe"}
+_READ = ("data", "source_lang", "target_lang")  # of a task's settings, to know its tokenisation
 
 
 class Pretrained(BaseFairseqModel):
@@ -36,8 +37,8 @@ class Pretrained(BaseFairseqModel):
             checkpoint_file: its name in the folder, or several for an ensemble, between colons.
             data_name_or_path: folder of the dictionaries; if it begins with a dot, below the other.
             options: settings to replace, and those of fairseq's tokenisers. Without the latter
-                (`tokenizer`, `bpe`) raw text is treated as the data of that folder were, like
-                `sut-translate` does it.
+                (`tokenizer`, `bpe`) raw text of a translation task is treated as the data of that
+                folder were, like `sut-translate` does it.
 
         Returns:
             fairseq's `GeneratorHubInterface`.
@@ -58,11 +59,13 @@ class Pretrained(BaseFairseqModel):
         hub = super().from_pretrained(
             str(folder), checkpoint_file, str(data_name_or_path), **options
         )
-        if not _TOKENISERS & options.keys():
-            cfg = hub.task.cfg
-            data = Path(split_paths(str(cfg.data))[0])
-            if (data / FILE).is_file():
-                source, target = load_direction(data, cfg.source_lang, cfg.target_lang)
+        # Tasks without two languages have no such settings; language_modeling has none at all.
+        data, source_lang, target_lang = (getattr(hub.task.cfg, name, None) for name in _READ)
+        known = data and source_lang and target_lang
+        if known and not _TOKENISERS & options.keys():
+            place = Path(split_paths(str(data))[0])
+            if (place / FILE).is_file():
+                source, target = load_direction(place, str(source_lang), str(target_lang))
                 hub.tokenizer, hub.bpe = _Words(source, target), _Subwords(source, target)
         return hub
 

@@ -19,7 +19,8 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
+from sut_fairseq.models._embedding import Embedding, check_precision, ties_output, token_embedding
+from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
 from sut_fairseq.modules.observer import Observer
@@ -57,7 +58,7 @@ class LanguageModelConfig(UniversalTransformerConfig):
 
 
 @register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
-class UniversalTransformerLanguageModel(FairseqLanguageModel):
+class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
     """A language model of any kinds of block, attention, feed-forward and halting.
 
     For fairseq's task `language_modeling`. `forward` returns `(scores, extra)`: scores
@@ -81,12 +82,15 @@ class UniversalTransformerLanguageModel(FairseqLanguageModel):
         stack = build_stack(cfg, "decoder", reads_encoder=False)
         tokens = token_embedding(source, embed_dim)
         projection = nn.Linear(embed_dim, len(target), bias=False)
-        if not cfg.share_decoder_input_output_embed or cfg.separate_embeddings:
+        if not ties_output(cfg):
             nn.init.normal_(projection.weight, std=embed_dim**-0.5)
         elif len(source) != len(target):
+            given = "share_decoder_input_output_embed"
+            if cfg.share_all_embeddings:
+                given = "share_all_embeddings"
             raise InputError(
-                "`share_decoder_input_output_embed` needs one dictionary, but "
-                "--output-dictionary-size makes another one: train with --separate-embeddings."
+                f"`{given}` needs one dictionary, but --output-dictionary-size makes another one: "
+                "train with --separate-embeddings."
             )
         else:
             projection.weight = tokens.weight

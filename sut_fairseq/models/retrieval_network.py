@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq.dataclass import ChoiceEnum
-from fairseq.models import BaseFairseqModel, register_model
+from fairseq.models import register_model
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
@@ -16,6 +16,7 @@ from sut_fairseq.models import _kinds
 from sut_fairseq.models._assembly import build_self_attention, check_looks_nowhere, head_dim
 from sut_fairseq.models._axis import Side
 from sut_fairseq.models._config import AttentionOptions, RouterOptions
+from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.modules.contextual_retrieval import RetrievalNetwork
 from sut_fairseq.modules.observer import Look
@@ -39,7 +40,7 @@ class ContextualRetrievalModelConfig(RouterOptions, AttentionOptions):
 
 
 @register_model("contextual_retrieval", dataclass=ContextualRetrievalModelConfig)
-class ContextualRetrievalModel(BaseFairseqModel):
+class ContextualRetrievalModel(Pretrained):
     """`RetrievalNetwork` as a fairseq model.
 
     `forward` returns `(predictions, extra)`: predictions `(batch, num_objects)`; `extra["routing"]`

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact
 
 MIN_WIDTH = 0.27  # the paper's min_sigma, in words
 LEAK = 0.01  # slope of the leaky clamp outside of [0, 1], that of torch's leaky ReLU
@@ -121,6 +122,7 @@ class Weighter(nn.Module):
             `(rows, width, hidden_dim)`.
         """
         omega, _ = self.gru(self.resize(queries).relu(), hidden.unsqueeze(0))
+        # Positions in half precision would miss their word.
         blocks, spread = exact(self.blocks(omega)), exact(self.spread(omega)).squeeze(-1)
         gate_mean, step, gate_one = blocks.unbind(-1)
         blocks = torch.stack([gate_mean.sigmoid(), soft_staircase(step), gate_one.sigmoid()], -1)
@@ -207,8 +209,3 @@ def _others(mixing: Mixing) -> list[tuple[Tensor, Tensor] | None]:
     """Of each query: (1 - %) gamma, `(..., num_keys)`, and %, `(..., 1)`."""
     share = mixing.location_share.unsqueeze(-1)
     return list(zip(((1 - share) * mixing.content).unbind(-2), share.unbind(-2)))
-
-
-def exact(values: Tensor) -> Tensor:
-    """In float32 or better: positions in half precision would miss their word."""
-    return values if values.dtype == torch.float64 else values.float()

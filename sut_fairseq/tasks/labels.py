@@ -19,6 +19,9 @@ from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.columns import order_of, read_column
 
+# Logged by criterions of fairseq, which make `accuracy` of them.
+_ACCURACY_OF_SYMBOLS = {"n_correct", "total"}
+
 
 @dataclass
 class LabelTaskConfig(TranslationConfig):
@@ -127,8 +130,17 @@ class LabelTask(TranslationTask):
         return torch.stack(each).logsumexp(dim=0).log_softmax(dim=-1)
 
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: nn.Module) -> None:
-        """Log what the criterion logs, and accuracy."""
-        super().reduce_metrics(logging_outputs, criterion)
+        """Log what the criterion logs, and accuracy; of symbols only where there is none of labels.
+
+        Criterions of fairseq with `--report-accuracy` log theirs, of symbols, by the same name.
+        """
+        of_criterion = [
+            {k: v for k, v in log.items() if k not in _ACCURACY_OF_SYMBOLS}
+            if "accuracy_right" in log
+            else log
+            for log in logging_outputs
+        ]
+        super().reduce_metrics(of_criterion, criterion)
         names = [f"{self.cfg.group_column}_{value}" for value in self.groups]
         metrics.log_accuracy(logging_outputs, names)
 

@@ -17,6 +17,7 @@ from tests.models import (
     HALTING,
     MIXTURE,
     NDR,
+    RETRIEVAL_FEATURES,
     batch,
     dictionary,
     sample_of,
@@ -51,6 +52,16 @@ def labelled(seed: int, number: int = 3) -> Sample:
     words = torch.randint(labels.nspecial, len(labels), (number, 1), generator=generator)
     target = torch.cat([words, torch.full_like(words, labels.eos())], dim=1)
     return {"net_input": source, "target": target}
+
+
+def numbers(seed: int, number: int = 3) -> Sample:
+    """A batch of contextual retrieval, with a target that no rule gave."""
+    generator = torch.Generator().manual_seed(seed)
+    objects = torch.randn(number, 5, RETRIEVAL_FEATURES, generator=generator)
+    return {
+        "net_input": {"objects": objects},
+        "target": torch.randn(number, 5, generator=generator),
+    }
 
 
 def updates(make: Any = sentences, *, frequency: int = 1, number: int = 5) -> list[Any]:
@@ -109,7 +120,8 @@ def assert_equal(pair: Pair, case: Case, alone: Case) -> None:
     assert difference(first.after, second.after) == 0
     assert difference(first.after, expected.after) < 1e-5
     for ours, theirs in zip(first.logs, expected.logs, strict=True):
-        for name in ("loss", "nll_loss", "sample_size"):
+        assert {"loss", "sample_size"} <= theirs.keys()
+        for name in theirs.keys() & {"loss", "nll_loss", "sample_size"}:
             assert ours[name] == pytest.approx(theirs[name], rel=1e-4, abs=1e-5), name
 
 
@@ -120,6 +132,7 @@ def changing(case: Case, **changes: Any) -> Case:
 
 
 SUT_CASE = Case(updates(), SUT, weights=EVERY_LOSS)
+OTHER_CRITERION = "--criterion label_smoothed_cross_entropy"
 NDR_CASE = Case(updates(), {**NDR["ndr"], **QUIET})
 LABELS = updates(labelled)
 AVERAGED = {
@@ -131,6 +144,10 @@ AVERAGED = {
         SUT_CASE, token_layout="masked", expert_backend="grouped", encoder_ffn_embed_dim=16
     ),
     "sut, bfloat16": changing(SUT_CASE, flags="--autocast bfloat16"),
+    # Routers have gradients of 0 there.
+    "sut, one expert for each token, another criterion": changing(
+        SUT_CASE, weights={}, flags=OTHER_CRITERION, attention_top_k=1, ffn_top_k=1
+    ),
     "sut, a step": changing(SUT_CASE, encoder_layers=1, decoder_layers=1),
     "act": changing(SUT_CASE, **ACT),
     "compositional": changing(SUT_CASE, **COMPOSITIONAL, attention_experts=1, attention_top_k=1),
@@ -174,23 +191,31 @@ def test_the_decoders_expected_depth_is_the_same_either_way(pair: Pair) -> None:
     assert_equal(pair, case, together(case))
 
 
-UNEVEN = [
-    [[sentences(0), sentences(1, 2)], [sentences(2), sentences(3, 1)]],
-    [[sentences(4), sentences(5)], [sentences(6), None]],  # the end of an epoch
-    [[sentences(7), sentences(8, 1)], [sentences(9), sentences(10)]],
-    [[sentences(11)], [None]],  # the end of another
-]
+def uneven(make: Any) -> list[Any]:
+    """Updates in which workers have different numbers of batches."""
+    return [
+        [[make(0), make(1, 2)], [make(2), make(3, 1)]],
+        [[make(4), make(5)], [make(6), None]],  # the end of an epoch
+        [[make(7), make(8, 1)], [make(9), make(10)]],
+        [[make(11)], [None]],  # the end of another
+    ]
 
 
 @pytest.mark.parametrize("over_workers", [False, True])
 def test_uneven_ends_of_epochs(pair: Pair, over_workers: bool) -> None:
     """A worker without a batch computes with an old one, which counts as nothing anywhere."""
-    case = changing(SUT_CASE, updates=UNEVEN, over_workers=over_workers)
+    case = changing(SUT_CASE, updates=uneven(sentences), over_workers=over_workers)
     alone = together(case) if over_workers else case
     assert_equal(pair, case, alone)
     label = [[[labelled(0)], [labelled(1)]], [[labelled(2)], [None]]]
     case = changing(case, updates=label, classifies=True)
     assert_equal(pair, case, together(case) if over_workers else case)
+
+
+def test_uneven_ends_of_epochs_of_numbers(pair: Pair) -> None:
+    """The criterion that has no auxiliary losses."""
+    case = Case(uneven(numbers), retrieves=True)
+    assert_equal(pair, case, case)
 
 
 def words_decide(model: nn.Module) -> None:
@@ -224,10 +249,20 @@ def with_words(sample: Sample, halting: bool) -> Sample:
     return sample_of(inputs)
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
+@pytest.mark.parametrize(
+    ("backend", "layout", "ours"),
+    [
+        ("pytorch_ddp", "compact", True),
+        ("pytorch_ddp", "masked", True),
+        ("legacy_ddp", "compact", True),
+        ("legacy_ddp", "masked", True),
+        # Other criterions; pytorch_ddp with the compact layout waits for the halting unit.
+        ("pytorch_ddp", "masked", False),
+        ("legacy_ddp", "compact", False),
+    ],
+)
 def test_one_worker_all_of_whose_tokens_halt_after_a_step(
-    pair: Pair, backend: str, layout: str
+    pair: Pair, backend: str, layout: str, ours: bool
 ) -> None:
     """Its graph ends there; it still has a gradient for every parameter that others wait for."""
     late, early = (
@@ -237,7 +272,8 @@ def test_one_worker_all_of_whose_tokens_halt_after_a_step(
     case = changing(
         SUT_CASE,
         updates=[[[one], [other]] for one, other in zip(late, early)],
-        flags=f"--ddp-backend {backend}",
+        flags=f"--ddp-backend {backend} {'' if ours else OTHER_CRITERION}",
+        weights=EVERY_LOSS if ours else {},
         prepare=words_decide,
         token_layout=layout,
         alpha_threshold=0.9,

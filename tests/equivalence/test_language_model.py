@@ -122,19 +122,21 @@ def test_beam_search_finds_what_scoring_says() -> None:
             torch.testing.assert_close(one["positional_scores"], expected.float())
 
 
-def test_embeddings() -> None:
-    shared = language_model(share_decoder_input_output_embed=True)
+@pytest.mark.parametrize("option", ["share_decoder_input_output_embed", "share_all_embeddings"])
+def test_embeddings(option: str) -> None:
+    """A language model reads one text, so that both options tie the same two matrices."""
+    shared = language_model(**{option: True})
     assert shared.decoder.output_projection.weight is shared.decoder.embedding.tokens.weight
     assert "decoder.stack.block.cross_attention.query.weight" not in shared.state_dict()
-    own = language_model(share_decoder_input_output_embed=True, separate_embeddings=True)
+    own = language_model(**{option: True}, separate_embeddings=True)
     assert own.decoder.output_projection.weight is not own.decoder.embedding.tokens.weight
     task = SimpleNamespace(source_dictionary=WORDS, target_dictionary=dictionary(4))
     config = replace(
         LanguageModelConfig(),
-        **{**SMALL, "tokens_per_sample": 9, "max_target_positions": None},
-        share_decoder_input_output_embed=True,
+        **{**SMALL, "tokens_per_sample": 9, "max_target_positions": None, option: True},
     )
-    with pytest.raises(InputError, match="--output-dictionary-size makes another one"):
+    sentence = f"^`{option}` needs one dictionary, but --output-dictionary-size makes another one"
+    with pytest.raises(InputError, match=sentence):
         UniversalTransformerLanguageModel.build_model(config, task)
     config.separate_embeddings = True
     assert UniversalTransformerLanguageModel.build_model(config, task).max_positions() == 9

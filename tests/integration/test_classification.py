@@ -138,6 +138,18 @@ def test_a_model_of_fairseq(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "criterion", ["cross_entropy_with_auxiliary", "label_smoothed_cross_entropy"]
+)
+def test_accuracy_is_that_of_labels(criterion: str, data: Path, tmp_path: Path) -> None:
+    """Also where the criterion reports that of symbols, ends included, by the same name."""
+    reported = ("--criterion", criterion, "--report-accuracy", *words("--group-column size"))
+    last = train(data, tmp_path, *TINY, *TASK, *reported).logged("valid")[-1]
+    by_size = [float(last[f"valid_accuracy_size_{size}"]) for size in "1234"]
+    assert float(last["valid_accuracy"]) == pytest.approx(sum(by_size) / 4, abs=1e-2)
+    assert "valid_n_correct" not in last
+
+
+@pytest.mark.parametrize(
     ("side", "sentence"),
     [
         ("src", "the source words of `{}` are others than the model was trained with (number"),

@@ -68,6 +68,12 @@ def test_train_evaluate_compare_report(tmp_path: Path) -> None:
     ):
         refused = run(command, "--path", checkpoint, ok=False)
         assert refused.status == 2 and sentence in refused.last_line
+    loaded = (
+        "from sut_fairseq.models import ContextualRetrievalModel as Model\n"
+        f"hub = Model.from_pretrained({str(checkpoint.parent)!r}, {checkpoint.name!r})\n"
+        "print(type(hub.models[0]).__name__)\n"
+    )
+    assert run("python", "-c", loaded).stdout == "ContextualRetrievalModel\n"
     untrained = run("sut-macs", "--arch", "contextual_retrieval_compositional", ok=False)
     assert untrained.last_line == refused.last_line
 

@@ -52,6 +52,14 @@ def test_train_score_generate(words_only: Path, text: Path, tmp_path: Path) -> N
     (hypothesis,) = [line for line in generated.stdout.splitlines() if line.startswith("H-0")]
     assert hypothesis.split("\t")[2].split()[0] == prompt
 
+    place = (str(tmp_path), checkpoint.name, str(words_only))
+    loaded = (
+        "from sut_fairseq.models import UniversalTransformerLanguageModel as Model\n"
+        f"hub = Model.from_pretrained(*{place!r})\n"
+        f"print('answer:', hub.sample({prompt!r}, max_len_b=6))\n"
+    )
+    assert f"answer: {prompt}" in run("python", "-c", loaded).stdout
+
     for command, sentence in (
         ("sut-evaluate", "language models have no sentences to get right: use fairseq-eval-lm."),
         ("sut-macs", "--data counts sentence pairs: for a language model give --src-len."),

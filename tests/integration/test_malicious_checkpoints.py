@@ -14,7 +14,9 @@ from typing import Any
 import fairseq
 import pytest
 import torch
+from fairseq.models import MODEL_REGISTRY
 
+from sut_fairseq import models
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
 from sut_fairseq.cli import (
@@ -28,7 +30,6 @@ from sut_fairseq.cli import (
     translate,
 )
 from sut_fairseq.errors import InputError
-from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from tests import malice
 from tests.integration.commands import TINY, Finished, generate, on_cpu, train, words
 
@@ -160,13 +161,26 @@ def data_with_text(data: Path, text: Path) -> Iterator[Path]:
     link.unlink()
 
 
-def test_from_pretrained_refuses_all(files: dict[str, Path], data: Path, canary: Path) -> None:
+@pytest.mark.parametrize("model", models.__all__)
+def test_from_pretrained_refuses_all(
+    model: str, files: dict[str, Path], data: Path, canary: Path
+) -> None:
+    from_pretrained = getattr(models, model).from_pretrained
     for name, path in files.items():
         with pytest.raises(InputError) as error:
-            UniversalTransformerModel.from_pretrained(path.parent, path.name, str(data))
+            from_pretrained(path.parent, path.name, str(data))
         assert str(path.name) in str(error.value) and not canary.exists(), name
     with pytest.raises(InputError, match="must be the folder of the checkpoint, but is"):
-        UniversalTransformerModel.from_pretrained(files["tar"])
+        from_pretrained(files["tar"])
+
+
+def test_every_model_of_ours_is_among_them() -> None:
+    registered = {
+        model.__name__
+        for model in MODEL_REGISTRY.values()
+        if model.__module__.startswith("sut_fairseq.")
+    }
+    assert registered == set(models.__all__)
 
 
 # Of these fairseq says itself "OSError: Model file not found"; and what it takes for a missing

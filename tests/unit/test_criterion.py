@@ -121,9 +121,13 @@ def test_reported_accuracy() -> None:
     assert 0 <= log["n_correct"] <= log["total"]
 
 
+@pytest.mark.parametrize("prefix", [0, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_exact_match_is_that_of_greedy_search(seed: int) -> None:
-    """Counted without a search, it is the number of references that a search finds."""
+def test_exact_match_is_that_of_greedy_search(seed: int, prefix: int) -> None:
+    """Counted without a search, it is the number of references that a search finds.
+
+    With `--ignore-prefix-size` the search is given the beginning of each.
+    """
     model = small_model(**MIXTURE, **HALTING, seed=seed, alpha_threshold=0.7)
     words = task().target_dictionary
     with torch.no_grad():  # so that sentences end
@@ -131,7 +135,9 @@ def test_exact_match_is_that_of_greedy_search(seed: int) -> None:
     inputs = batch((6, 2, 4, 3, 5), (3, 7, 5, 4, 2), seed=seed)
     source = {name: inputs[name] for name in ("src_tokens", "src_lengths")}
     search = SequenceGenerator([model], words, beam_size=1, max_len_b=12)
-    found = [best[0]["tokens"] for best in search.generate([model], {"net_input": source})]
+    given = torch.full((5, prefix), words.nspecial) + torch.arange(prefix)
+    hypotheses = search.generate([model], {"net_input": source}, prefix_tokens=given)
+    found = [best[0]["tokens"] for best in hypotheses]
     ended = [len(tokens) <= 12 for tokens in found]  # the others were cut off
     assert any(ended)
 
@@ -141,11 +147,12 @@ def test_exact_match_is_that_of_greedy_search(seed: int) -> None:
     findable = [ends and words.unk() not in tokens for ends, tokens in zip(ended, found)]
     changed = findable.index(True) if seed % 2 else None  # a reference that no search finds
     if changed is not None:
-        target[changed, 0] = words.nspecial + (target[changed, 0] == words.nspecial).long()
+        first = target[changed, prefix].clone()
+        target[changed, prefix] = words.nspecial + (first == words.nspecial).long()
     inputs["prev_output_tokens"] = target.roll(1, dims=1)
     inputs["prev_output_tokens"][:, 0] = words.eos()
     sample = {"net_input": inputs, "target": target, "ntokens": int((~padding(target)).sum())}
-    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1).eval()
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, prefix).eval()
     _, _, log = criterion(model, sample)
     expected = sum(findable) - (changed is not None)
     assert log["exact_match_sentences"] == 5

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from sut_fairseq.modules.halting.fixed_depth import FixedDepth
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.tokens import ActiveTokens
 from tests.builders import ACT
@@ -61,6 +62,14 @@ def test_remaining_mass_is_kept_in_float32_or_better(dtype: torch.dtype) -> None
     assert state.log_remaining.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     assert state.accumulated.dtype == dtype
     assert unit.read_out(states, state).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_without_halting_too(dtype: torch.dtype) -> None:
+    state = FixedDepth().start(normal(3, 4, dtype=dtype))
+    masses = torch.float64 if dtype == torch.float64 else torch.float32
+    assert state.remaining.dtype == state.remainder.dtype == masses
+    assert state.remaining.tolist() == [1, 1, 1] and state.remainder.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("score", [-1e4, -60.0, 60.0, 1e4])

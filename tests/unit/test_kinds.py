@@ -190,9 +190,22 @@ def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
         small_model(attention_kind="star")
 
 
+def retrieval_network(**options: Any) -> nn.Module:
+    config = ContextualRetrievalModelConfig(**options)
+    return ContextualRetrievalModel.build_model(config, SimpleNamespace(num_features=4))
+
+
 def test_dense_attention_refuses_experts() -> None:
     with pytest.raises(InputError, match="`attention_experts` must be 1 for `attention_kind` mul"):
         small_model(attention_kind="multihead", attention_experts=4)
+
+
+@pytest.mark.parametrize("build", [small_model, retrieval_network])
+def test_a_mixture_of_one_expert_is_refused(build: Callable[..., nn.Module]) -> None:
+    """Its router would choose among one expert."""
+    sentence = "`attention_experts` must be at least 2 for `attention_kind` mixture, but is 1 inste"
+    with pytest.raises(InputError, match=f"^{sentence}"):
+        build(attention_kind="mixture", attention_biases="none")
 
 
 def test_heads_retrieve_nothing_else() -> None:
@@ -207,11 +220,6 @@ def language_model(**options: Any) -> nn.Module:
     lengths = dict(max_target_positions=40, tokens_per_sample=40)
     config = replace(LanguageModelConfig(), **{**SMALL, **lengths, **options})
     return UniversalTransformerLanguageModel.build_model(config, task())
-
-
-def retrieval_network(**options: Any) -> nn.Module:
-    config = ContextualRetrievalModelConfig(**options)
-    return ContextualRetrievalModel.build_model(config, SimpleNamespace(num_features=4))
 
 
 @pytest.mark.parametrize("build", [language_model, small_classifier, retrieval_network])

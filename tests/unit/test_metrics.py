@@ -29,6 +29,7 @@ def test_relative_entropy() -> None:
     assert metrics.relative_entropy(torch.tensor([0.0, 0, 8, 0])) == 0
     assert metrics.relative_entropy(torch.tensor([5.0, 5, 0, 0])) == pytest.approx(0.5)
     assert metrics.relative_entropy(torch.zeros(4)) == 0
+    assert metrics.relative_entropy(torch.tensor([5.0])) == 1
 
 
 def routing(assignments: Sequence[float]) -> RoutingStatistics:
@@ -154,3 +155,21 @@ def test_an_unknown_word_is_never_found() -> None:
     scores = torch.nn.functional.one_hot(target, len(words)).float()
     found = metrics.found_by_greedy_search(scores, target, words)
     assert found.tolist() == [False, True]
+
+
+def test_a_given_prefix_need_not_be_predicted() -> None:
+    """After it the sentence may end at once; without one it may not."""
+    words = dictionary()
+    unk, eos, pad = words.unk(), words.eos(), words.pad()
+    target = torch.tensor([[6, 7, eos], [unk, 7, eos], [6, eos, pad], [eos, pad, pad]])
+    predicted = torch.tensor([[8, 7, eos], [8, 7, eos], [8, eos, eos], [eos, eos, eos]])
+    for size, expected in (
+        (0, [False, False, False, False]),
+        (1, [True, True, True, True]),
+        (2, [True, True, True, True]),
+    ):
+        scores = torch.nn.functional.one_hot(predicted, len(words)).float()
+        found = metrics.found_by_greedy_search(scores, target, words, prefix_size=size)
+        assert found.tolist() == expected, size
+    wrong = torch.nn.functional.one_hot(predicted.new_tensor([[6, 8, eos]]), len(words)).float()
+    assert not metrics.found_by_greedy_search(wrong, target[:1], words, prefix_size=1).any()

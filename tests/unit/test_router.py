@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sut_fairseq import losses
 from sut_fairseq.modules.routing.router import Router
 from tests.comparison import normal, randomise
 
@@ -38,6 +39,22 @@ def test_keeps_and_renormalises_the_most_probable() -> None:
     assert statistics.assignments.tolist() == [0, 1, 0, 1]
     assert float(statistics.weight) == 1
     assert float(statistics.squared_log_partition.detach()) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_one_expert_for_each_token_teaches_the_router_nothing(top_k: int) -> None:
+    """Nor does the load variation then; the other losses do."""
+    router = randomise(Router(8, 5, top_k)).double()
+    weights, statistics = router(normal(6, 8))[1:]
+
+    def teaches(value: Tensor) -> bool:
+        (gradient,) = torch.autograd.grad(value, router.output.weight, retain_graph=True)
+        return bool(gradient.any())
+
+    assert teaches((weights * normal(6, top_k)).sum()) == (top_k > 1)
+    assert teaches(losses.squared_coefficient_of_variation(statistics)) == (top_k > 1)
+    for loss in (losses.mutual_information, losses.load_balance, losses.router_z):
+        assert teaches(loss(statistics))
 
 
 @pytest.mark.parametrize("autocast", [False, True])

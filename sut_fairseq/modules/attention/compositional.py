@@ -11,6 +11,7 @@ from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.attention.retrieve import EveryValue, OwnValues, PairedHeads, Retrieve
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact
 from sut_fairseq.modules.tokens import ActiveTokens
 
 VALUE_SCORES = ("dot-product", "linear")
@@ -88,8 +89,7 @@ class ValueScores(nn.Module):
             of_query, of_key = self.linear.weight.squeeze(0).split(self.retrieval_dim)
             projected = torch.matmul(of_key, self.key.weight)
             scores = torch.matmul(queries, of_query).unsqueeze(-1) + _dots(projected, retrieved)
-        exact = scores if scores.dtype == torch.float64 else scores.float()
-        return exact.softmax(dim=-1)
+        return exact(scores).softmax(dim=-1)
 
     def num_products(self, retrieved: Tensor) -> tuple[int, int]:
         """Multiplications with weights; and of dot products and the sum that the scores are for."""

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.errors import check
-from sut_fairseq.modules.halting.interface import Halting, mass_dtype
+from sut_fairseq.modules.halting.interface import Halting
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -86,7 +87,7 @@ class GravesHalting(AdaptiveComputationTime):
     """
 
     def start(self, hidden: Tensor) -> ActState:
-        everything = hidden.new_ones(hidden.shape[0], dtype=mass_dtype(hidden))
+        everything = hidden.new_ones(hidden.shape[0], dtype=exact_dtype(hidden.dtype))
         return ActState(everything, everything, torch.zeros_like(hidden), everything)
 
     def advance(self, hidden: Tensor, state: ActState) -> ActState:
@@ -115,7 +116,7 @@ class DehghaniHalting(AdaptiveComputationTime):
     predicts_first_step: ClassVar[bool] = True
 
     def start(self, hidden: Tensor) -> ActState:
-        everything = hidden.new_ones(hidden.shape[0], dtype=mass_dtype(hidden))
+        everything = hidden.new_ones(hidden.shape[0], dtype=exact_dtype(hidden.dtype))
         nothing = torch.zeros_like(everything)
         return self._before_step(hidden, everything, torch.zeros_like(hidden), nothing)
 

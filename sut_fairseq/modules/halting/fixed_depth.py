@@ -8,6 +8,7 @@ from torch import Tensor
 
 from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.halting.sums import Sums
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -15,7 +16,7 @@ class FixedDepthState(NamedTuple):
     """Everybody reaches every step.
 
     Attributes:
-        remaining: ones, `(num_tokens,)`.
+        remaining: ones, `(num_tokens,)`, float32 or better.
     """
 
     remaining: Tensor
@@ -37,7 +38,8 @@ class FixedDepth(Halting[FixedDepthState]):
     shows_read_out: ClassVar[bool] = True
 
     def start(self, hidden: Tensor) -> FixedDepthState:
-        return FixedDepthState(hidden.new_ones(()).expand(hidden.shape[0]))
+        one = hidden.new_ones((), dtype=exact_dtype(hidden.dtype))
+        return FixedDepthState(one.expand(hidden.shape[0]))
 
     def advance(self, hidden: Tensor, state: FixedDepthState) -> FixedDepthState:
         return state

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.halting.state import HaltingState
@@ -76,8 +75,3 @@ class Halting(nn.Module, ABC, Generic[State]):
     def sums(self, tokens: ActiveTokens, num_steps: int) -> Sums:
         """What adds up the statistics of one call, for `tokens` and at most `num_steps` steps."""
         return HaltingSums(tokens.count(), num_steps)
-
-
-def mass_dtype(hidden: Tensor) -> torch.dtype:
-    """Precision of probabilities that are added up over steps: float32 or better."""
-    return torch.float64 if hidden.dtype == torch.float64 else torch.float32

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from sut_fairseq.errors import check
 from sut_fairseq.modules.dropout import Dropout
-from sut_fairseq.modules.halting.interface import Halting, mass_dtype
+from sut_fairseq.modules.halting.interface import Halting
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.tokens import ActiveTokens
 
 
@@ -68,7 +69,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         nn.init.zeros_(self.output.weight)
 
     def start(self, hidden: Tensor) -> StickBreakingState:
-        log_remaining = hidden.new_zeros(hidden.shape[0], dtype=mass_dtype(hidden))
+        log_remaining = hidden.new_zeros(hidden.shape[0], dtype=exact_dtype(hidden.dtype))
         return StickBreakingState(log_remaining, log_remaining.exp(), torch.zeros_like(hidden))
 
     def advance(self, hidden: Tensor, state: StickBreakingState) -> StickBreakingState:

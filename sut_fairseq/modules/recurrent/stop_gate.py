@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.modules.location import exact
+from sut_fairseq.modules.precision import exact
 
 _CLEAR = 1e-6  # keeps log-odds finite
 

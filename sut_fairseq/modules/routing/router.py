@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from sut_fairseq.errors import check
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact
 from sut_fairseq.statistics import RoutingStatistics, route_statistics
 
 
@@ -81,9 +82,7 @@ class Router(nn.Module):
         Returns:
             the decision; `expert_weights` in the dtype of `states`.
         """
-        scores = self.output(self.dropout(torch.tanh(self.input(states))))
-        if scores.dtype != torch.float64:
-            scores = scores.float()
+        scores = exact(self.output(self.dropout(torch.tanh(self.input(states)))))
         preference = scores
         if self.sample and self.training:
             # Adding Gumbel noise and taking the k greatest samples without replacement from g.

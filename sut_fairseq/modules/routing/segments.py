@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.routing.dispatch import Dispatch
 
 
@@ -130,8 +131,7 @@ def _scratch(like: Tensor, dispatch: Dispatch, width: int) -> Tensor:
 
 def _accumulator(like: Tensor) -> Tensor:
     """Zeros in float32 or better, so that a sum over experts is rounded once."""
-    dtype = torch.promote_types(like.dtype, torch.float32)
-    return torch.zeros(like.shape, dtype=dtype, device=like.device)
+    return torch.zeros(like.shape, dtype=exact_dtype(like.dtype), device=like.device)
 
 
 def _parameter_gradients(

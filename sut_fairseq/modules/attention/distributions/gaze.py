@@ -14,11 +14,11 @@ from sut_fairseq.modules.location import (
     Mixing,
     Places,
     Weighter,
-    exact,
     look_along,
     show,
 )
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact, exact_dtype
 
 
 class GazeState:
@@ -188,7 +188,7 @@ def _in_order(values: Tensor, order: Tensor) -> Tensor:
 
 def _places(like: Tensor, num_keys: int, padding_mask: Tensor | None) -> Places:
     """Places of the words of each source sentence, wherever its padding stands, for all heads."""
-    dtype = exact(like[:0]).dtype
+    dtype = exact_dtype(like.dtype)
     if padding_mask is None:
         lengths = torch.full((1,), num_keys, dtype=dtype, device=like.device)
         numbers = torch.arange(num_keys, device=like.device).unsqueeze(0)

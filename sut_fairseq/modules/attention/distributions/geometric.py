@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.compiler import is_compiling
 
 from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.precision import exact
 
 # Elements that are worked on at a time: few enough to stay in a CPU's cache from pass to pass.
 _PIECE = 1 << 18
@@ -61,7 +62,7 @@ def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tens
         measured as 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation 20.
     """
     order = _Order.of(positions, scores.shape[-1])
-    return _Geometric.apply(_exact(scores), visible, order).to(scores.dtype)
+    return _Geometric.apply(exact(scores), visible, order).to(scores.dtype)
 
 
 def geometric_to_the_left(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
@@ -69,11 +70,7 @@ def geometric_to_the_left(scores: Tensor, visible: Tensor | None, positions: Ten
     keys = torch.arange(scores.shape[-1], device=positions.device)
     before = keys < positions.unsqueeze(-1)
     visible = before if visible is None else before & visible
-    return _GeometricToTheLeft.apply(_exact(scores), visible).to(scores.dtype)
-
-
-def _exact(scores: Tensor) -> Tensor:
-    return scores if scores.dtype == torch.float64 else scores.float()
+    return _GeometricToTheLeft.apply(exact(scores), visible).to(scores.dtype)
 
 
 class _Geometric(torch.autograd.Function):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.precision import exact_dtype
 
 
 def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
@@ -28,8 +29,7 @@ def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
         lowest = torch.finfo(scores.dtype).min / 2
         hide = torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, lowest)
         scores = scores + hide[:, None, :, None]
-    dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
-    return scores.softmax(dim=-1, dtype=dtype).to(scores.dtype)
+    return scores.softmax(dim=-1, dtype=exact_dtype(scores.dtype)).to(scores.dtype)
 
 
 class Softmax(Distribution):

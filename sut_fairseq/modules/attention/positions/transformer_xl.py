@@ -15,6 +15,7 @@ from sut_fairseq.modules.attention.positions.interface import (
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.positions import sinusoids
+from sut_fairseq.modules.precision import exact_dtype
 
 
 class TransformerXLPositions(Scores):
@@ -70,8 +71,7 @@ class TransformerXLPositions(Scores):
         """W p for places `(n,)`: -> `(1, num_heads, n, head_dim)`."""
         dtype = self.position_key.weight.dtype
         # Angles in half precision would tell far positions apart no longer.
-        exact = torch.float64 if dtype == torch.float64 else torch.float32
-        table = sinusoids(places, self.embed_dim, exact).to(dtype)
+        table = sinusoids(places, self.embed_dim, exact_dtype(dtype)).to(dtype)
         keys = self.position_key(table).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
         return keys.to(like.dtype).unsqueeze(0)
 

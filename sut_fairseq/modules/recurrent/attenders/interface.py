@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.modules.location import exact
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.errors import InputError, check
-from sut_fairseq.modules.location import Mixing, Places, Weighter, exact, look_along, show
+from sut_fairseq.modules.location import Mixing, Places, Weighter, look_along, show
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.recurrent.attenders.interface import Attender, Source, State
 
 
@@ -69,5 +70,5 @@ class LocationAttender(Attender):
 def _places(source: Source) -> Places:
     assert source.lengths is not None
     numbers = torch.arange(source.states.shape[1], device=source.states.device)
-    lengths = source.lengths.to(exact(source.states[:0]).dtype)
+    lengths = source.lengths.to(exact_dtype(source.states.dtype))
     return Places.of(lengths, numbers, source.padding_mask)

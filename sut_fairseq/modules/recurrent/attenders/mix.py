@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from sut_fairseq.modules.location import Mixing, exact
+from sut_fairseq.modules.location import Mixing
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.precision import exact
 from sut_fairseq.modules.recurrent.attenders.interface import (
     Attender,
     ContentAttender,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sut_fairseq.modules.location import exact
 from sut_fairseq.modules.positions import sinusoids
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.recurrent.attenders.interface import ContentAttender
 
 
@@ -23,4 +23,4 @@ def _positions(states: Tensor, first: int) -> Tensor:
     """Sinusoids for `(batch, length, dim)` that begin at position `first`: `(length, dim)`."""
     _, length, dim = states.shape
     places = torch.arange(first, first + length, device=states.device)
-    return sinusoids(places, dim, exact(states).dtype).to(states.dtype)
+    return sinusoids(places, dim, exact_dtype(states.dtype)).to(states.dtype)

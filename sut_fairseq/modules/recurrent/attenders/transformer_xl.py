@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.modules.location import exact
 from sut_fairseq.modules.positions import sinusoids
+from sut_fairseq.modules.precision import exact_dtype
 from sut_fairseq.modules.recurrent.attenders.interface import ContentAttender
 
 
@@ -28,7 +28,7 @@ class TransformerXLAttender(ContentAttender):
         queries = self.query(queries)
         # Offsets s - t from key 0 at the last query to the last key at the first one.
         offsets = torch.arange(1 - place - width, num_keys - place, device=keys.device)
-        table = sinusoids(offsets, dim, exact(keys).dtype).to(keys.dtype)
+        table = sinusoids(offsets, dim, exact_dtype(keys.dtype)).to(keys.dtype)
         by_offset = queries @ self.position(table).t()
         numbers = torch.arange(num_keys, device=keys.device)
         first = torch.arange(width - 1, -1, -1, device=keys.device)
