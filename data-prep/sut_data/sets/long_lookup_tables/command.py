@@ -72,7 +72,7 @@ def read_file(path: Path, variant: Variant) -> list[tuple[Lookup, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         place = f"{path}, line {number}"
         source, *rest = line.split("\t")
-        if len(rest) not in (1, 2):
+        if len(rest) not in (1, 2) or not rest[0].strip():
             raise InputError(
                 f"{place}: expected `source TAB target`, or with `TAB attention`, but found "
                 f"`{line[:60]}`."
