@@ -61,6 +61,25 @@ def _examples(program: str, takes_files: bool) -> list[str]:
     return [f"{call} --out data-bin/{name}", f"{call} {quick} --out data-bin/{name}"]
 
 
+def typed(program: str) -> str:
+    """Return a program as one types it: the script of a checkout with its folder."""
+    return f"bash data-prep/{program}" if program.endswith(".sh") else program
+
+
+def refuse_options(args: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """End with an error of the command line where options are given that would change nothing.
+
+    Args:
+        args: the options of `make_parser`, and the data set's own.
+        names: of those options.
+        reason: beside what, and why; the rest of the sentence.
+    """
+    given = [name for name in names if getattr(args, name) != args.parser.get_default(name)]
+    if given:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        args.parser.error(f"leave out {flags} {reason}")
+
+
 def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> str:
     """Return a checksum of everything that a data set is made from: files, options and programs."""
     options = {
