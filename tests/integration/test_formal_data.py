@@ -297,6 +297,8 @@ def test_generated(
     assert result.returncode == 0, result.stderr
     assert prepared(tmp_path / "out") == sizes
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
+    experiment = "scan_cutoffs" if split == "cutoff_40" else name
+    assert f"sut-experiment train {experiment} --data " in result.stdout
     if split == "lra":
         assert set(lines_of(tmp_path / "out" / "text" / "train.tgt")) == {*"0123456789"}
 

@@ -170,6 +170,7 @@ def prepare(
     *,
     name: str,
     split: str | None = None,
+    experiment: str | None = None,
     labels: bool = False,
     subsets: Mapping[str, Callable[[Example], bool]] | None = None,
 ) -> None:
@@ -180,8 +181,9 @@ def prepare(
         raw_files: all files that `make_parts` reads.
         make_parts: returns examples by part.
         columns: names of the examples' values, which are kept for evaluation beside all but train.
-        name: of the data set, and of its training script, whose call is printed at the end.
+        name: of the data set.
         split: which of its splits it is, where there are several.
+        experiment: whose training is printed at the end; None: the one of the data set's name.
         labels: the targets are labels; see `cut`.
         subsets: further sets by name, and which examples of train are in them too.
     """
@@ -193,4 +195,6 @@ def prepare(
         with waiting("writing the text"):
             return write_text(folder, parts, columns)
 
-    preparation.prepare(args, raw_files, write, Treatment(), name=name, split=split)
+    preparation.prepare(
+        args, raw_files, write, Treatment(), name=name, split=split, experiment=experiment
+    )

@@ -150,4 +150,5 @@ def main(program: str, argv: Sequence[str]) -> None:
     def make_parts() -> Parts:
         return take_validation(make(), args.valid_size, remedy)
 
-    prepare(args, files, make_parts, name="scan", split=name)
+    experiment = "scan" if args.cutoff is None else "scan_cutoffs"
+    prepare(args, files, make_parts, name="scan", split=name, experiment=experiment)
