@@ -56,7 +56,7 @@ def make_parser(
 
 def _examples(program: str, takes_files: bool) -> list[str]:
     """Two command lines: the whole data set, and one that is quicker to have."""
-    call = f"bash data-prep/{program}" if program.endswith(".sh") else program
+    call = typed(program)
     name = program.removesuffix(".sh").split()[-1]
     quick = f"--raw raw/{name}" if takes_files else "--limit 500"
     return [f"{call} --out data-bin/{name}", f"{call} {quick} --out data-bin/{name}"]
