@@ -95,22 +95,31 @@ def find_model(
 def find_checkpoint(path: Path) -> Path:
     """A checkpoint file, or the one in a folder: an exported one, its only one, the best, the last.
 
+    The folder of a run of `sut-experiment` has its checkpoints in `checkpoints`.
+
     Raises:
         ValueError: there is none, or several of which none is the best or the last.
     """
     if not path.is_dir():
         return path  # `load_checkpoint` says what is wrong with it
-    found = sorted(path.glob("*.pt")) + sorted(path.glob(WEIGHTS))
+    for folder in (path, path / "checkpoints"):
+        found = sorted(folder.glob("*.pt")) + sorted(folder.glob(WEIGHTS))
+        if found:
+            return _one_of(found)
+    raise InputError(
+        f"`{path}` has no checkpoint (*.pt, {WEIGHTS}); give a folder or a file that is one."
+    )
+
+
+def _one_of(found: list[Path]) -> Path:
+    """The checkpoint that is meant, of those in a folder."""
     if len(found) == 1:
         return found[0]
     for name in _NAMES:
-        if path / name in found:
-            return path / name
-    if not found:
-        raise InputError(
-            f"`{path}` has no checkpoint (*.pt, {WEIGHTS}); give a folder or a file that is one."
-        )
+        for path in found:
+            if path.name == name:
+                return path
     raise InputError(
-        f"`{path}` has {len(found)} checkpoints, and none is called {' or '.join(_NAMES)}; give "
-        f"one of the files, {found[0].name} for example."
+        f"`{found[0].parent}` has {len(found)} checkpoints, and none is called "
+        f"{' or '.join(_NAMES)}; give one of the files, {found[0].name} for example."
     )
