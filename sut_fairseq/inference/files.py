@@ -55,13 +55,14 @@ def find_model(
 ) -> ModelFiles:
     """Find the files of a model.
 
-    The dictionaries are those beside the checkpoint, else those of `data`, else those of the data
-    folder that the checkpoint was trained on. Languages that are not given are those that the
-    checkpoint records, or else those of the data in that folder, or else `src` and `tgt`.
+    The dictionaries are those of `data`. Where no folder is given, they are those beside the
+    checkpoint, or else those of the data folder that it was trained on. Languages that are not
+    given are those that the checkpoint records, or else those of the data in that folder, or else
+    `src` and `tgt`.
 
     Args:
-        path: a checkpoint, or a folder with one.
-        data: a binarised data folder.
+        path: a checkpoint, or a folder with one; see `find_checkpoint`.
+        data: a binarised data folder, or None.
         source_lang, target_lang: its languages.
 
     Raises:
@@ -70,10 +71,8 @@ def find_model(
     checkpoint = find_checkpoint(Path(path))
     state = load_checkpoint(checkpoint, lazy=True)
     recorded = setting(state, "task", "data")
-    places = [checkpoint.parent]
-    if data is not None:
-        places.append(Path(data))
-    elif recorded:
+    places = [checkpoint.parent if data is None else Path(data)]
+    if data is None and recorded:
         places.append(Path(utils.split_paths(str(recorded))[0]))
     given = (source_lang, target_lang)
     stored = tuple(setting(state, "task", f"{side}_lang") for side in ("source", "target"))
