@@ -61,7 +61,9 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cores}"
 
 data="$out/data${limit:+-limit-$limit}"
 say "preparing SCAN"
-"$BASH" data-prep/scan.sh --split simple ${limit:+--limit "$limit"} --out "$data" >"$out/prepare.log" ||
+# Not by data-prep/scan.sh, which looks for a Python of its own.
+PYTHONPATH="$repository/data-prep${PYTHONPATH:+:$PYTHONPATH}" "$python" -P -m sut_data scan.sh \
+    --split simple ${limit:+--limit "$limit"} --out "$data" >"$out/prepare.log" ||
     die "the data could not be prepared; the reason is above."
 grep -m 1 '^SCAN' "$out/prepare.log" || true
 

@@ -41,7 +41,7 @@ ALLOWED = {
         *("checkpoints", "_allocator"),
     },
     # Trained models that are asked about text; the package itself offers them, when first used.
-    "inference": {"tasks", "analysis", "experiments", "checkpoints", ""},
+    "inference": {"modules", "tasks", "analysis", "experiments", "checkpoints", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
         *("analysis", "experiments", "inference", "checkpoints", "_allocator"),

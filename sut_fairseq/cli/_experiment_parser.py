@@ -51,7 +51,7 @@ _EXAMPLES = {
         "matrix --out runs/matrix --seeds 1 2 3 --jobs 2",
         "matrix --rows sut ndr --columns ctl-backward --dry-run",
     ],
-    "keep": ["keep runs/scan --into kept", "keep runs/scan/scan-sut-seed-1 --into kept"],
+    "keep": ["keep runs/scan --into kept", "keep runs/scan/scan-simple-sut-seed-1 --into kept"],
 }
 
 

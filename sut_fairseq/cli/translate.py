@@ -63,8 +63,6 @@ def _main(arguments: argparse.Namespace) -> None:
     files = find_model(
         arguments.model, arguments.data, arguments.source_lang, arguments.target_lang
     )
-    if arguments.data and files.folder != Path(arguments.data):
-        _note(f"the dictionaries are those beside {files.checkpoint}; --data is not needed.")
     if arguments.export:
         export(files, Path(arguments.export), "pt", option="--export")
         print(f"wrote {arguments.export}; translate with `sut-translate {arguments.export}`")
@@ -172,8 +170,9 @@ def make_parser() -> Parser:
         description="Translate raw text, one sentence per line, with a trained model: tokenise, "
         "segment into subwords, search, detokenise. Every line of input gives one line of output, "
         "an empty one where there is nothing to translate or the sentence is too long.",
-        epilog="Dictionaries and tokenisation are read from beside the checkpoint, else from "
-        "--data, else from the data folder of the training. --export puts all into one folder.",
+        epilog="Dictionaries and tokenisation are read from --data or, without it, from beside "
+        "the checkpoint, else from the data folder of the training. --export puts all into one "
+        "folder.",
         examples=[
             "sut-translate runs/mine/checkpoints --input test.de",
             "sut-translate checkpoint_best.pt --alpha-threshold 0.8 --beam 5 --json",

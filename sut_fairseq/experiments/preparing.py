@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sut_data.folders.training import OF_EXPERIMENT
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.typed import nearest
@@ -74,6 +76,7 @@ def prepare(
     words = shlex.split(experiment.prepare[split_of(experiment, split)])
     folder.parent.mkdir(parents=True, exist_ok=True)
     line = [*words, "--out", str(folder), *more]
-    if subprocess.run([*program, *line]).returncode:
+    environment = {**os.environ, OF_EXPERIMENT: experiment.name}
+    if subprocess.run([*program, *line], env=environment).returncode:
         raise InputError(f"`{shlex.join(['sut-prepare', *line])}` failed: it says why above.")
     return folder

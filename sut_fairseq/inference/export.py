@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fairseq.data import Dictionary
+
 from sut_data.files import written_whole
 from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_data.text.tokenization import load_tokenization
@@ -18,6 +20,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.inference.card import FILE as CARD
 from sut_fairseq.inference.card import model_card
 from sut_fairseq.inference.files import ModelFiles
+from sut_fairseq.modules.trained_words import NAME, TrainedWords
 
 CHECKPOINT = "checkpoint.pt"
 FORMATS = ("safetensors", "pt")
@@ -45,12 +48,14 @@ def export(
         option: what the command calls `out`.
 
     Raises:
-        InputError: `out` exists and is not empty, or the model's files are damaged.
+        InputError: `out` exists and is not empty, or the model's files are damaged or do not
+            belong together.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{option} `{out}` is there already; give the name of a new folder.")
     state = load_checkpoint(files.checkpoint)
     state.pop("last_optimizer_state", None)
+    _check_words(state, files)
     _set_languages(state, files)
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +71,14 @@ def export(
             writing.save(state, partial / CHECKPOINT)
         else:
             write_exported(state, partial)
+
+
+def _check_words(state: Mapping[str, Any], files: ModelFiles) -> None:
+    """Compare the dictionaries with the words of the training, as loading the export would."""
+    for side, path in zip(("source", "target"), files.dictionaries):
+        trained = state["model"].get(f"{NAME}.{side}._extra_state")
+        if trained is not None:
+            TrainedWords(Dictionary.load(str(path)).symbols, side).set_extra_state(trained)
 
 
 def _to_copy(files: ModelFiles) -> list[Path]:

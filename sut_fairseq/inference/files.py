@@ -55,13 +55,14 @@ def find_model(
 ) -> ModelFiles:
     """Find the files of a model.
 
-    The dictionaries are those beside the checkpoint, else those of `data`, else those of the data
-    folder that the checkpoint was trained on. Languages that are not given are those that the
-    checkpoint records, or else those of the data in that folder, or else `src` and `tgt`.
+    The dictionaries are those of `data`. Where no folder is given, they are those beside the
+    checkpoint, or else those of the data folder that it was trained on. Languages that are not
+    given are those that the checkpoint records, or else those of the data in that folder, or else
+    `src` and `tgt`.
 
     Args:
-        path: a checkpoint, or a folder with one.
-        data: a binarised data folder.
+        path: a checkpoint, or a folder with one; see `find_checkpoint`.
+        data: a binarised data folder, or None.
         source_lang, target_lang: its languages.
 
     Raises:
@@ -70,10 +71,8 @@ def find_model(
     checkpoint = find_checkpoint(Path(path))
     state = load_checkpoint(checkpoint, lazy=True)
     recorded = setting(state, "task", "data")
-    places = [checkpoint.parent]
-    if data is not None:
-        places.append(Path(data))
-    elif recorded:
+    places = [checkpoint.parent if data is None else Path(data)]
+    if data is None and recorded:
         places.append(Path(utils.split_paths(str(recorded))[0]))
     given = (source_lang, target_lang)
     stored = tuple(setting(state, "task", f"{side}_lang") for side in ("source", "target"))
@@ -95,22 +94,31 @@ def find_model(
 def find_checkpoint(path: Path) -> Path:
     """A checkpoint file, or the one in a folder: an exported one, its only one, the best, the last.
 
+    The folder of a run of `sut-experiment` has its checkpoints in `checkpoints`.
+
     Raises:
         ValueError: there is none, or several of which none is the best or the last.
     """
     if not path.is_dir():
         return path  # `load_checkpoint` says what is wrong with it
-    found = sorted(path.glob("*.pt")) + sorted(path.glob(WEIGHTS))
+    for folder in (path, path / "checkpoints"):
+        found = sorted(folder.glob("*.pt")) + sorted(folder.glob(WEIGHTS))
+        if found:
+            return _one_of(found)
+    raise InputError(
+        f"`{path}` has no checkpoint (*.pt, {WEIGHTS}); give a folder or a file that is one."
+    )
+
+
+def _one_of(found: list[Path]) -> Path:
+    """The checkpoint that is meant, of those in a folder."""
     if len(found) == 1:
         return found[0]
     for name in _NAMES:
-        if path / name in found:
-            return path / name
-    if not found:
-        raise InputError(
-            f"`{path}` has no checkpoint (*.pt, {WEIGHTS}); give a folder or a file that is one."
-        )
+        for path in found:
+            if path.name == name:
+                return path
     raise InputError(
-        f"`{path}` has {len(found)} checkpoints, and none is called {' or '.join(_NAMES)}; give "
-        f"one of the files, {found[0].name} for example."
+        f"`{found[0].parent}` has {len(found)} checkpoints, and none is called "
+        f"{' or '.join(_NAMES)}; give one of the files, {found[0].name} for example."
     )

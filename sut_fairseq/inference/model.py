@@ -43,7 +43,7 @@ def load(
     Args:
         path: a checkpoint, or a folder with one: of fairseq-train, or of `sut-export`.
         data: folder of the dictionaries and the tokenisation; None: they are looked for beside the
-            checkpoint and in the data folder of the training.
+            checkpoint, then in the data folder of the training.
         source_lang, target_lang: None: as in training.
         alpha_threshold: halting threshold; None: that of training.
         device: `cpu`, `cuda`, ...; None: a GPU where there is one.

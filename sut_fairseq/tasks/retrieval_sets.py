@@ -145,6 +145,15 @@ class RetrievalSets(FairseqDataset):
         if epoch != self._epoch:
             self._epoch, self._sets = epoch, None
 
+    @property
+    def can_reuse_epoch_itr_across_epochs(self) -> bool:
+        """No: data workers have a copy of the sets, and `set_epoch` does not reach them.
+
+        fairseq keeps the workers of an iterator that it reuses. A new one has workers of its own,
+        which start with the sets of its epoch.
+        """
+        return False
+
     def __len__(self) -> int:
         return self._num_sets
 

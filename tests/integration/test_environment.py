@@ -21,8 +21,10 @@ def machine(repository: Path, tmp_path: Path) -> Path:
     """A copy of the scripts without `.venv`, and `bin/`, all that is on PATH."""
     shutil.copytree(repository / "scripts", tmp_path / "scripts")
     (tmp_path / "sut_fairseq").mkdir()
-    for name in ("setup.py", "pyproject.toml", "constraints.txt", "sut_fairseq/_requirements.py"):
+    for name in ("setup.py", "pyproject.toml", "constraints.txt"):
         shutil.copy(repository / name, tmp_path / name)
+    for name in ("_requirements.py", "constraints.txt"):
+        shutil.copy(repository / "sut_fairseq" / name, tmp_path / "sut_fairseq" / name)
     (tmp_path / "bin").mkdir()
     for tool in TOOLS:
         found = shutil.which(tool)
@@ -125,19 +127,87 @@ def test_a_failed_installation_says_what_failed(repository: Path, tmp_path: Path
     assert "not reached" not in process.stdout
 
 
+def environment(folder: Path, *, whole: bool) -> Path:
+    """The Python of a new environment; a whole one has all that the tests run with."""
+    venv.create(folder, with_pip=False)
+    if whole:  # the editable installation of the repository included
+        here = sysconfig.get_path("purelib", vars={"base": str(folder)})
+        Path(here, "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder / "bin" / "python"
+
+
 def test_an_active_environment_is_used_if_the_package_is_there(
     repository: Path, tmp_path: Path
 ) -> None:
-    venv.create(tmp_path / "active", with_pip=False)
-    python = tmp_path / "active" / "bin" / "python"
     commands = "active_python test || echo none"
     active = {"VIRTUAL_ENV": str(tmp_path / "active")}
+    environment(tmp_path / "active", whole=False)
     assert sourced(repository, commands, **active).stdout == "none\n"
     assert sourced(repository, commands).stdout == "none\n"
 
-    # Now with all that the tests run with, the editable installation of the repository included.
-    packages = sysconfig.get_path("purelib")
-    here = sysconfig.get_path("purelib", vars={"base": str(tmp_path / "active")})
-    Path(here, "packages.pth").write_text(f"{packages}\n")
+    python = environment(tmp_path / "active", whole=True)
     assert sourced(repository, commands, **active).stdout == f"{python}\n"
     assert sourced(repository, commands, CONDA_PREFIX=active["VIRTUAL_ENV"]).stdout == f"{python}\n"
+
+
+@pytest.fixture
+def checkout(repository: Path, machine: Path) -> Path:
+    """A copy of what prepares SCAN, whose program says by which Python it runs."""
+    stub = machine / "data-prep" / "sut_data"
+    stub.mkdir(parents=True)
+    for name in ("_common.sh", "scan.sh"):
+        shutil.copy(repository / "data-prep" / name, stub.parent)
+    (stub / "__main__.py").write_text("import sys\nsys.exit(sys.prefix)\n")
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("whole", "used"),
+    [
+        (("active", ".venv", "path"), "active"),
+        ((".venv", "path"), ".venv"),  # instead of an active one without fairseq
+        (("path",), "path"),  # instead of a half-made .venv
+        ((), "active"),  # to say what it lacks
+    ],
+    ids=["active", "repository", "path", "none"],
+)
+def test_data_are_prepared_by_a_python_that_can(
+    checkout: Path, whole: tuple[str, ...], used: str
+) -> None:
+    for name in ("active", ".venv", "path"):
+        environment(checkout / name, whole=name in whole)
+    process = subprocess.run(
+        ["bash", str(checkout / "data-prep" / "scan.sh"), "--out", "o"],
+        env={
+            "PATH": f"{checkout / 'path' / 'bin'}:{checkout / 'bin'}",
+            "VIRTUAL_ENV": str(checkout / "active"),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert process.stderr == f"{checkout / used}\n"
+
+
+def test_data_are_not_prepared_without_python(checkout: Path) -> None:
+    command = [str(checkout / "bin" / "bash"), str(checkout / "data-prep" / "scan.sh")]
+    path = {"PATH": str(checkout / "bin")}
+    process = subprocess.run(command, env=path, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert process.stderr.startswith("scan.sh: error: no Python 3.11 or newer was found: install")
+
+
+def test_the_quick_start_prepares_by_the_python_that_it_trains_with(checkout: Path) -> None:
+    """Not by that of an active environment, which belongs to another repository."""
+    environment(checkout / "active", whole=True)
+    environment(checkout / ".venv", whole=True)
+    stamp = checkout / ".venv" / "installed-test"
+    assert sourced(checkout, f"fingerprint test >{stamp}").returncode == 0
+    process = subprocess.run(
+        ["bash", str(checkout / "scripts" / "quickstart.sh"), "--out", str(checkout / "out")],
+        env={"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(checkout / "active")},
+        capture_output=True,
+        text=True,
+    )
+    used, ending = process.stderr.splitlines()
+    assert used == str(checkout / ".venv")
+    assert ending == "quickstart.sh: error: the data could not be prepared; the reason is above."

@@ -19,6 +19,7 @@ from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.cli import experiment
 from sut_fairseq.experiments.records import read_record
 from tests.integration.commands import Argument, Finished, run, start, words
+from tests.integration.test_data_prep import WRITE_INDICES, fake_fairseq
 
 NAME = "sut-experiment"
 
@@ -245,6 +246,18 @@ def test_a_new_data_set_and_its_experiment_are_two_files(
     (table,) = (place / "run").glob("test*.csv")
     found = rows_of(table)
     assert {row["group"]: row["sentences"] for row in found} == {"all": "11", "7": "2", "8": "9"}
+
+
+def test_prepared_data_are_trained_on_by_their_own_experiment(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is named once: `sut-prepare`, which knows the data set only, leaves it to us."""
+    fake = fake_fairseq(place, WRITE_INDICES)["PYTHONPATH"]
+    path = filter(None, [fake, os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    prepare("matrix/scan-length", "--out", "out", "--", "--limit", 12)
+    named = [line for line in capfd.readouterr().out.splitlines() if NAME in line]
+    assert named == [f"train on it: {NAME} train matrix/scan-length --data out"]
 
 
 @pytest.mark.parametrize(

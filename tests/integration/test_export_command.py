@@ -60,6 +60,24 @@ def test_a_round_trip_changes_no_bit(trained: Path, exported: Path, tmp_path: Pa
         assert tensor.numpy().tobytes() == other.numpy().tobytes()
 
 
+def test_a_given_folder_counts_not_what_lies_beside(
+    exported: Path, data: Path, tmp_path: Path
+) -> None:
+    assert find_model(exported).folder == exported
+    assert find_model(exported, data).folder == data
+    with pytest.raises(InputError, match=f"no dict.src.txt with dict.tgt.txt in `{tmp_path}`: "):
+        find_model(exported, tmp_path)
+    for side in ("src", "tgt"):
+        first, *rest = (data / f"dict.{side}.txt").read_text().splitlines()
+        (tmp_path / f"dict.{side}.txt").write_text("\n".join([*rest, first]) + "\n")
+    sentence = "the source words of the data are others than those that the model was trained with"
+    with pytest.raises(InputError, match=sentence):
+        sut_fairseq.load(exported, data=tmp_path, device="cpu")
+    with pytest.raises(InputError, match=sentence):
+        export(find_model(exported, tmp_path), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_types_and_shared_tensors(
     trained: Path, data: Path, tmp_path: Path, dtype: torch.dtype

@@ -297,6 +297,8 @@ def test_generated(
     assert result.returncode == 0, result.stderr
     assert prepared(tmp_path / "out") == sizes
     assert identity(tmp_path / "out") == (name, split, True if "--limit" in options else None)
+    experiment = "scan_cutoffs" if split == "cutoff_40" else name
+    assert f"sut-experiment train {experiment} --data " in result.stdout
     if split == "lra":
         assert set(lines_of(tmp_path / "out" / "text" / "train.tgt")) == {*"0123456789"}
 
@@ -442,6 +444,31 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, samples: Path)
         ("scan", ["--train", "a", "--test", "b", "--raw", "."], "--raw is for published files", 2),
         ("listops", ["--min-length", "9", "--max-length", "10"], "--max-length 10: expressions", 1),
         ("listops", ["--train-file", "test_d8"], "--train-file and --test-file need --raw", 2),
+        ("listops", ["--valid-size", "5"], "leave out --valid-size without --raw: --sizes has", 2),
+        (
+            "listops",
+            ["--raw", ".", "--seed", "3", "--processes", "2"],
+            "leave out --seed and --processes with --raw, which reads expressions",
+            2,
+        ),
+        (
+            "long_lookup_tables",
+            ["--raw", ".", "--seed", "3"],
+            "leave out --seed with --raw, which reads tables and generates none",
+            2,
+        ),
+        (
+            "pcfg",
+            ["--raw", ".", "--split", "10k", "--valid-size", "5"],
+            "leave out --valid-size with --split 10k, which has a validation set of its own",
+            2,
+        ),
+        (
+            "scan",
+            ["--train", "a", "--test", "b", "--valid", "c", "--valid-size", "5"],
+            "leave out --valid-size with --valid, which is all of the validation set",
+            2,
+        ),
         ("ctl", ["--direction", "up"], "invalid choice: 'up' (choose from", 2),
         ("ctl", ["--raw", "."], "unrecognized arguments: --raw .", 2),
         ("ctl", ["--sizes", "300", "20", "3", "2"], "no room for all 72 of depth 1: give more", 1),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from fairseq.data import Dictionary
 
 import sut_fairseq
 from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.errors import InputError
 from sut_fairseq.inference.importing import import_published
 from tests import reference_published as reference
 from tests.integration.commands import SIZES, generate, run, train, words
@@ -124,6 +126,17 @@ def test_a_threshold_and_no_dictionaries(theirs: Path, tmp_path: Path) -> None:
     state = load_checkpoint(out)
     assert state["cfg"]["model"]["alpha_threshold"] == 0.5
     assert not [key for key in state["model"] if key.startswith("words.")]
+
+
+def test_dictionaries_beside_it_may_be_of_other_data(
+    theirs: Path, data: Path, joined_data: Path, tmp_path: Path
+) -> None:
+    for path in (theirs, *data.glob("dict.*.txt")):
+        shutil.copy(path, tmp_path)
+    with pytest.raises(InputError, match="name the data folder that it was trained on with --data"):
+        import_published(tmp_path / theirs.name)
+    files = import_published(tmp_path / theirs.name, data=joined_data).files
+    assert files is not None and files.folder == joined_data
 
 
 def test_other_outputs_are_refused_and_nothing_is_written(theirs: Path, tmp_path: Path) -> None:

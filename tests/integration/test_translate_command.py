@@ -389,8 +389,7 @@ def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path:
     assert exported["cfg"]["task"]["source_lang"] == "src"
     finished = translate(folder, "--input", prepared / "text" / "test.raw.src", *SEARCH)
     assert finished.stdout.splitlines() == expected
-    note = translate(folder, "--data", prepared, stdin="A girl\n").stderr
-    assert note.rstrip().endswith("--data is not needed.")
+    assert translate(folder, "--data", prepared, stdin="A girl\n").stderr == ""
     assert_refused(run("sut-translate", moved, *options[:2], "--export", folder, ok=False), "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moved.pt", "second"]
     (folder / "subwords.bpe").unlink()

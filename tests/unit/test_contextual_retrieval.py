@@ -132,6 +132,29 @@ def test_batches() -> None:
     assert sum(one["nsentences"] for one in iterator.next_epoch_itr()) == 512
 
 
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")
+def test_a_data_worker_draws_the_sets_of_each_epoch() -> None:
+    """As without one, when the iterator is asked for as fairseq-train does after each epoch."""
+
+    def targets(num_workers: int) -> list[Tensor]:
+        task = task_of(sets_per_epoch=64)
+        task.load_dataset("train")
+        epochs = []
+        for epoch in (1, 2, 3):
+            dataset = task.dataset("train")
+            iterator = task.get_batch_iterator(
+                dataset, max_sentences=16, epoch=epoch, num_workers=num_workers
+            )
+            batches = [batch["target"] for batch in iterator.next_epoch_itr()]
+            epochs.append(torch.cat(batches))
+        return epochs
+
+    alone, worker = targets(0), targets(1)
+    assert not torch.equal(alone[0], alone[1]) and not torch.equal(alone[1], alone[2])
+    for one, other in zip(alone, worker, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     ("arch", "options", "parameters"),
     [

@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 
+from sut_fairseq.cli import _experiment_parser, experiment
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import curves, keeping, records, results
+from sut_fairseq.experiments import curves, keeping, preparing, reading, records, results
 from sut_fairseq.experiments.evaluating import Asked, read_evaluations
+from sut_fairseq.experiments.settings import Choice
 from tests.unit.test_experiment_curves import LOG
 from tests.unit.test_experiment_tables import FORWARD, evaluate, run
+
+
+def test_the_example_of_keep_names_a_run_as_train_does() -> None:
+    scan = reading.read("scan")
+    data = replace(FORWARD, folder=f"/data/{preparing.folder_of(scan, None).name}")
+    choice = Choice("sut", next(iter(scan.sizes)))
+    folder = experiment._run_folder(scan, choice, 1, data, None, several=False)
+    assert f"keep {folder} --into kept" in _experiment_parser._EXAMPLES["keep"]
 
 
 def test_a_kept_run_is_read_like_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,10 @@ def test_help_of_data_sets_has_examples(name: str, capsys: pytest.CaptureFixture
         prepare([name, "--help"])
     _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
     assert examples.count(f"  sut-prepare {name} ") == 2
+    with pytest.raises(SystemExit):
+        prepare([f"{name}.sh", "--help"])
+    _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    assert examples.count(f"  bash data-prep/{name}.sh ") == 2
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -16,6 +16,8 @@ from sut_data.folders.raw_files import checkout
 from sut_data.text.treatment import Counts
 
 FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
+# Environment variable of `sut-experiment prepare`, which says itself how to train on the folder.
+OF_EXPERIMENT = "SUT_DATA_OF_EXPERIMENT"
 DEFAULT_TASK = "translation"
 # Options that begin a line of the command that is printed.
 _FIRST = (

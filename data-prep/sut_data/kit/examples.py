@@ -70,7 +70,8 @@ def check_counts(
 
     Args:
         name: what was counted.
-        found, published: sizes by part; a part that only one of them has is not compared.
+        found, published: sizes by part; a part that only one of them has is not compared, and then
+            those that were are named.
         limit: value of `--limit`; with one, a difference is printed and not refused.
 
     Raises:
@@ -78,8 +79,11 @@ def check_counts(
     """
     expected = {part: count for part, count in published.items() if part in found}
     compared = {part: found[part] for part in expected}
-    if compared == expected:
-        print(f"{name}: {sizes(found)}; the published sizes agree.")
+    if not expected:
+        print(f"{name}: {sizes(found)}.")
+    elif compared == expected:
+        which = "" if len(compared) == len(found) else f" (compared: {', '.join(compared)})"
+        print(f"{name}: {sizes(found)}; the published sizes agree{which}.")
     elif limit is None:
         raise InputError(
             f"{name} has {sizes(compared)}, but was published with {sizes(expected)}: "
@@ -112,10 +116,15 @@ def cut(parts: Parts, limit: int | None, *, labels: bool = False) -> Parts:
     return kept
 
 
-def take_validation(parts: Parts, size: int) -> Parts:
+def take_validation(parts: Parts, size: int, remedy: str = "add pairs to it") -> Parts:
     """Take `size` random examples out of train for validation, where there is no valid yet.
 
     An example that train repeats is never taken: there would be nothing left to learn it from.
+
+    Args:
+        parts: with train.
+        size: how many to take.
+        remedy: what the user can do where no size would do.
 
     Raises:
         InputError: if `size` is below 1 or leaves nothing to train on.
@@ -125,6 +134,11 @@ def take_validation(parts: Parts, size: int) -> Parts:
     train = parts["train"]
     times = Counter(train)
     candidates = [example for example in train if times[example] == 1]
+    if len(candidates) < 2:
+        raise InputError(
+            f"no pair of the training set can be spared for validation: {len(candidates)} of its "
+            f"{len(train)} occur only once, and at least 2 are needed; {remedy}."
+        )
     if not 1 <= size < len(candidates):
         raise InputError(
             f"--valid-size must be between 1 and {len(candidates) - 1} for this split, "
@@ -156,6 +170,7 @@ def prepare(
     *,
     name: str,
     split: str | None = None,
+    experiment: str | None = None,
     labels: bool = False,
     subsets: Mapping[str, Callable[[Example], bool]] | None = None,
 ) -> None:
@@ -166,8 +181,9 @@ def prepare(
         raw_files: all files that `make_parts` reads.
         make_parts: returns examples by part.
         columns: names of the examples' values, which are kept for evaluation beside all but train.
-        name: of the data set, and of its training script, whose call is printed at the end.
+        name: of the data set.
         split: which of its splits it is, where there are several.
+        experiment: whose training is printed at the end; None: the one of the data set's name.
         labels: the targets are labels; see `cut`.
         subsets: further sets by name, and which examples of train are in them too.
     """
@@ -179,4 +195,6 @@ def prepare(
         with waiting("writing the text"):
             return write_text(folder, parts, columns)
 
-    preparation.prepare(args, raw_files, write, Treatment(), name=name, split=split)
+    preparation.prepare(
+        args, raw_files, write, Treatment(), name=name, split=split, experiment=experiment
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from sut_data.command_line import Parser, whole_number
 from sut_data.folders.making import check_fairseq, make_folder, report_current
 from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp
 from sut_data.folders.report import report
-from sut_data.folders.training import script_command
+from sut_data.folders.training import OF_EXPERIMENT, script_command
 from sut_data.text.pairs import Inputs, checksum
 from sut_data.text.treatment import Counts, Treatment
 from sut_data.waiting import waiting
@@ -55,10 +56,29 @@ def make_parser(
 
 def _examples(program: str, takes_files: bool) -> list[str]:
     """Two command lines: the whole data set, and one that is quicker to have."""
-    call = f"bash data-prep/{program}" if program.endswith(".sh") else program
+    call = typed(program)
     name = program.removesuffix(".sh").split()[-1]
     quick = f"--raw raw/{name}" if takes_files else "--limit 500"
     return [f"{call} --out data-bin/{name}", f"{call} {quick} --out data-bin/{name}"]
+
+
+def typed(program: str) -> str:
+    """Return a program as one types it: the script of a checkout with its folder."""
+    return f"bash data-prep/{program}" if program.endswith(".sh") else program
+
+
+def refuse_options(args: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """End with an error of the command line where options are given that would change nothing.
+
+    Args:
+        args: the options of `make_parser`, and the data set's own.
+        names: of those options.
+        reason: beside what, and why; the rest of the sentence.
+    """
+    given = [name for name in names if getattr(args, name) != args.parser.get_default(name)]
+    if given:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        args.parser.error(f"leave out {flags} {reason}")
 
 
 def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> str:
@@ -93,6 +113,7 @@ def prepare(
     *,
     name: str,
     split: str | None = None,
+    experiment: str | None = None,
 ) -> None:
     """Make the folder `args.out` of a data set, unless it is there, and print how to train on it.
 
@@ -101,8 +122,9 @@ def prepare(
         raw_files: all files that `write_text` reads.
         write_text: writes the text of the data set into an empty folder.
         treatment: what is done to the text.
-        name: of the data set, and of its training script.
+        name: of the data set.
         split: which of its splits it is, where there are several.
+        experiment: that trains on it; None: the one of the data set's name.
 
     Raises:
         InputError: if an option or a file cannot be used.
@@ -124,4 +146,5 @@ def prepare(
             stamp = make_folder(out, write_text(folder), treatment, notes)
     counts = {part: Counts(*row) for part, row in stamp["counts"].items()}
     report(out, counts)
-    print("Train on it with:\n  " + script_command(name, out, counts))
+    if OF_EXPERIMENT not in os.environ:
+        print("Train on it with:\n  " + script_command(experiment or name, out, counts))

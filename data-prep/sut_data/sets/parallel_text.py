@@ -28,6 +28,7 @@ from sut_data.folders.training import (
     in_lines,
     training_words,
 )
+from sut_data.kit.preparation import typed
 from sut_data.text.further import add_sets, read_columns
 from sut_data.text.pairs import SIDES, SPLITS, Inputs, check_files, thin
 from sut_data.text.subwords import BPE_WORDS, SENTENCEPIECE_SENTENCES
@@ -56,9 +57,9 @@ def make_parser(program: str) -> Parser:
         "Nothing appears at --out until everything is done and counted. A second run with the same "
         "inputs and options reuses the folder; anything else rebuilds it.",
         examples=[
-            f"{program} --train train.de train.en --valid valid.de valid.en \\",
+            f"{typed(program)} --train train.de train.en --valid valid.de valid.en \\",
             "    --test test.de test.en --moses de en --bpe 8000 --joined --out data-bin/mine",
-            f"{program} --train train.q train.a --valid valid.q valid.a \\",
+            f"{typed(program)} --train train.q train.a --valid valid.q valid.a \\",
             "    --test test.q test.a --split-symbols --out data-bin/questions",
         ],
     )

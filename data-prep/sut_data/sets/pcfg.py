@@ -21,6 +21,7 @@ from sut_data.kit.examples import (
     sizes,
     take_validation,
 )
+from sut_data.kit.preparation import refuse_options
 from sut_data.text.pairs import read_pairs
 from sut_data.waiting import waiting
 
@@ -278,6 +279,9 @@ def main(program: str, argv: Sequence[str]) -> None:
         "(default: 1000)",
     )  # fmt: skip
     args = parser.parse_args(argv)
+    if "valid" in SPLITS.get(args.split, ()):
+        reason = f"with --split {args.split}, which has a validation set of its own"
+        refuse_options(args, ["valid_size"], reason)
     files = raw_files(args.raw, args.split)
 
     def make_parts() -> Parts:

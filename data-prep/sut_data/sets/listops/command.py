@@ -24,12 +24,14 @@ from sut_data.kit.examples import (
     sizes,
     take_validation,
 )
+from sut_data.kit.preparation import refuse_options
 from sut_data.sets.listops.expressions import Lengths, evaluate, generate
 from sut_data.waiting import waiting
 
 LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
 LRA_LENGTHS = Lengths(500, 2000)
 ENOUGH_FOR_LABELS = 1000  # expressions; every value is that of 6 % or more
+GENERATING = ("sizes", "min_length", "max_length", "seed", "processes")  # options
 STANDARD_FILES = ("train_d20s", "test_d20s")
 PUBLISHED_LINES = {"train": 90_000, "test": 10_000}  # of every file whose name begins so
 
@@ -179,8 +181,12 @@ def main(program: str, argv: Sequence[str]) -> None:
         help="examples held out of the training set for validation (default: 1000)",
     )  # fmt: skip
     args = parser.parse_args(argv)
-    if args.raw is None and (args.train_file or args.test_file):
-        parser.error("--train-file and --test-file need --raw")
+    if args.raw is None:
+        if args.train_file or args.test_file:
+            parser.error("--train-file and --test-file need --raw")
+        refuse_options(args, ["valid_size"], "without --raw: --sizes has the size of each part")
+    else:
+        refuse_options(args, GENERATING, "with --raw, which reads expressions and generates none")
     files = {} if args.raw is None else raw_files(args)
 
     def make_parts() -> Parts:

@@ -9,6 +9,7 @@ from sut_data.errors import InputError
 from sut_data.files import read_lines
 from sut_data.folders.raw_files import find
 from sut_data.kit.examples import Example, Parts, check_counts, make_parser, prepare
+from sut_data.kit.preparation import refuse_options
 from sut_data.sets.long_lookup_tables.generation import (
     LONGER,
     Draw,
@@ -72,7 +73,7 @@ def read_file(path: Path, variant: Variant) -> list[tuple[Lookup, str]]:
     for number, line in enumerate(read_lines(path), start=1):
         place = f"{path}, line {number}"
         source, *rest = line.split("\t")
-        if len(rest) not in (1, 2):
+        if len(rest) not in (1, 2) or not rest[0].strip():
             raise InputError(
                 f"{place}: expected `source TAB target`, or with `TAB attention`, but found "
                 f"`{line[:60]}`."
@@ -182,6 +183,8 @@ def main(program: str, argv: Sequence[str]) -> None:
         help="of the generated tables and sets; the same in all variants (default: 1)",
     )  # fmt: skip
     args = parser.parse_args(argv)
+    if args.raw is not None:
+        refuse_options(args, ["seed"], "with --raw, which reads tables and generates none")
     variant = VARIANTS[args.split]
     files = {} if args.raw is None else find_files(args.raw, args.split)
 

@@ -10,6 +10,7 @@ from sut_data.command_line import Parser
 from sut_data.errors import InputError
 from sut_data.folders.raw_files import find
 from sut_data.kit.examples import Parts, check_counts, make_parser, prepare, take_validation
+from sut_data.kit.preparation import refuse_options
 from sut_data.sets.scan.files import ALL_TASKS, Published, overlap, read_pairs
 from sut_data.sets.scan.grammar import all_pairs
 from sut_data.sets.scan.splits import MCD_SIZES, OTHER_NAMES, PUBLISHED_SIZES, SPLITS, cut_off
@@ -133,13 +134,21 @@ def main(program: str, argv: Sequence[str]) -> None:
         parser.error("files of your own need both --train and --test")
     if args.train and args.raw:
         parser.error("--raw is for published files; --train and --test name files of your own")
+    if args.valid is not None:
+        refuse_options(args, ["valid_size"], "with --valid, which is all of the validation set")
     if split in MCD_SIZES and args.raw is None and args.cutoff is None and args.train is None:
         parser.error(f"--split {split} follows from no rule, so it needs --raw DIR with its files")
+    remedy = "add pairs to it"
     if args.train is not None:
-        source = own_source(args)
+        source, remedy = own_source(args), f"{remedy}, or give a validation set with --valid FILE"
     elif args.cutoff is not None:
         source = cut_off_source(args.raw, args.cutoff, args.limit)
     else:
         source = split_source(args.raw, split, args.limit)
     name, files, make = source
-    prepare(args, files, lambda: take_validation(make(), args.valid_size), name="scan", split=name)
+
+    def make_parts() -> Parts:
+        return take_validation(make(), args.valid_size, remedy)
+
+    experiment = "scan" if args.cutoff is None else "scan_cutoffs"
+    prepare(args, files, make_parts, name="scan", split=name, experiment=experiment)

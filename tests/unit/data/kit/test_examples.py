@@ -124,6 +124,34 @@ def test_text_of_the_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("published", "message"),
+    [
+        ({"train": 1200, "test": 34}, "set: 1,200 train, 34 test; the published sizes agree."),
+        ({"test": 34}, "set: 1,200 train, 34 test; the published sizes agree (compared: test)."),
+        ({"other": 5}, "set: 1,200 train, 34 test."),
+        ({}, "set: 1,200 train, 34 test."),
+    ],
+)
+def test_only_sizes_that_were_compared_agree(
+    published: dict[str, int], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset.check_counts("set", {"train": 1200, "test": 34}, published, None)
+    assert capsys.readouterr().out == message + "\n"
+
+
+@pytest.mark.parametrize("train", [[], ["a"], ["a", "b", "b"], ["b", "b"]])
+def test_a_training_set_too_small_to_take_from(train: list[str]) -> None:
+    parts = {"train": [Example(word, word) for word in train]}
+    once = sum(train.count(word) == 1 for word in train)
+    with pytest.raises(InputError) as refused:
+        dataset.take_validation(parts, 500, "give --valid FILE")
+    assert str(refused.value) == (
+        f"no pair of the training set can be spared for validation: {once} of its {len(train)} "
+        "occur only once, and at least 2 are needed; give --valid FILE."
+    )
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("", []),

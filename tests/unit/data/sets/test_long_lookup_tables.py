@@ -238,6 +238,15 @@ def test_a_training_file_without_tables_is_refused(tmp_path: Path) -> None:
         command.read_all(write_files(tmp_path, change), VARIANTS["long"])
 
 
+@pytest.mark.parametrize("line", ["001 t1 .\t", "001 t1 .\t \t0 1 2"])
+def test_a_training_line_without_a_target_is_named(tmp_path: Path, line: str) -> None:
+    def change(part: str, lines: list[str]) -> list[str]:
+        return [*lines, line] if part == "train" else lines
+
+    with pytest.raises(InputError, match="train.tsv, line 3: expected `source TAB target`"):
+        command.read_all(write_files(tmp_path, change), VARIANTS["long"])
+
+
 def test_files_are_found_in_their_variants_folder(tmp_path: Path) -> None:
     """Beside other variants, as published; or all by themselves."""
     for name in ("noisy_single", "one_shot", "LongLookupTables/sample1"):

@@ -1,0 +1,36 @@
+"""Which checkpoint of a folder is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.inference.files import find_checkpoint
+
+
+def make(folder: Path, *names: str) -> None:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
+def test_a_run_is_the_folder_of_its_checkpoints(tmp_path: Path) -> None:
+    """Only where it has none itself; the folders of its stages do not count."""
+    make(tmp_path / "up-to-13", "checkpoint_best.pt")
+    with pytest.raises(InputError, match="has no checkpoint"):
+        find_checkpoint(tmp_path)
+    kept = tmp_path / "checkpoints"
+    make(kept)
+    with pytest.raises(InputError, match="has no checkpoint"):
+        find_checkpoint(tmp_path)
+    make(kept, "checkpoint1.pt", "checkpoint2.pt")
+    with pytest.raises(InputError, match="checkpoints` has 2 checkpoints, and none is called"):
+        find_checkpoint(tmp_path)
+    make(kept, "checkpoint_last.pt")
+    assert find_checkpoint(tmp_path) == find_checkpoint(kept) == kept / "checkpoint_last.pt"
+    make(kept, "checkpoint_best.pt")
+    assert find_checkpoint(tmp_path) == kept / "checkpoint_best.pt"
+    make(tmp_path, "mine.pt")
+    assert find_checkpoint(tmp_path) == tmp_path / "mine.pt"
