@@ -85,7 +85,7 @@ if [ ! -e "$run/trained" ]; then
         --save-dir "$run/checkpoints" --no-epoch-checkpoints --validate-interval 1000 \
         --save-interval 1000 --save-interval-updates 250 --keep-interval-updates 1 \
         --log-format json --log-interval 20 2>&1 |
-        tee "$run/train.log" | "$python" -P sut_fairseq/experiments/progress.py --total "$updates" ||
+        tee -a "$run/train.log" | "$python" -P sut_fairseq/experiments/progress.py --total "$updates" ||
         die "the training failed; $run/train.log ends: $(tail -n 1 "$run/train.log")"
     touch "$run/trained"
 fi

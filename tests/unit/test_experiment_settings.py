@@ -85,6 +85,8 @@ def test_the_experiment_is_the_training_that_is_printed(size: str, gpus: int) ->
     ours |= {"log-format", "log-interval", "share-all-embeddings"}
     options = {name: value for name, value in mapping(training).items() if name not in ours}
     assert options.pop("update-freq") == printed.pop("update-freq", "1")
+    # fairseq-train takes all GPUs unless told how many; an experiment tells it.
+    assert options.pop("distributed-world-size", "0") == str(gpus)
     assert options == printed
 
 
