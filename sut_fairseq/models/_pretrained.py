@@ -1,13 +1,16 @@
-"""`from_pretrained` of the models of this package."""
+"""How the models of this package take trained parameters: `from_pretrained`, and what is shared."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from fairseq.models import BaseFairseqModel
 from fairseq.utils import split_paths
+from torch import Tensor, nn
 
 from sut_data.text.tokenization import FILE, TextSide, load_direction
 from sut_fairseq.checkpoints.exported import is_exported
@@ -68,6 +71,33 @@ class Pretrained(BaseFairseqModel):
                 source, target = load_direction(place, str(source_lang), str(target_lang))
                 hub.tokenizer, hub.bpe = _Words(source, target), _Subwords(source, target)
         return hub
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], *arguments: Any, **options: Any
+    ) -> Any:
+        """Load parameters as fairseq's models do, unless that would lose some of them.
+
+        Raises:
+            InputError: if the model shares what the checkpoint has two different matrices for.
+        """
+        _check_shared(self, state_dict)
+        return super().load_state_dict(state_dict, *arguments, **options)
+
+
+def _check_shared(model: nn.Module, state: Mapping[str, Any]) -> None:
+    names: dict[Tensor, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        first = names.setdefault(parameter, name)
+        if not (first in state and name in state and first != name):
+            continue
+        one, other = state[first], state[name]
+        # Other shapes fit no model; that is said elsewhere.
+        if one.shape == other.shape and not torch.allclose(one, other, 0, 0, equal_nan=True):
+            raise InputError(
+                f"the checkpoint has different weights for `{first}` and `{name}`, which this "
+                "model shares: share embeddings as in the training, or give the names and values "
+                "of those options to --model-overrides."
+            )
 
 
 class _Step(NamedTuple):

@@ -153,3 +153,21 @@ def test_the_two_presets_differ_in_attention_alone() -> None:
         sizes[name] = sum(p.numel() for p in model.parameters())
     # Retrieval queries of 8 searches, and the one matrix of retrieval keys.
     assert sizes["compositional"] - sizes["ut"] == 512 * 8 * 32 + 64 * 32
+
+
+def test_a_checkpoint_of_two_matrices_fits_no_model_that_shares_them() -> None:
+    """One of them would replace the other, and every score would be wrong."""
+    separate, shared = language_model(), language_model(share_all_embeddings=True)
+    with pytest.raises(InputError, match=r"`decoder\.embedding\.tokens\.weight` and `decoder\.out"):
+        shared.load_state_dict(separate.state_dict())
+    separate.load_state_dict(shared.state_dict())
+    with torch.no_grad():
+        shared.decoder.output_projection.weight[0] = torch.nan  # what a diverged training left
+    shared.load_state_dict(
+        {
+            name: value.clone()
+            for name, value in shared.state_dict().items()
+            if isinstance(value, Tensor)
+        },
+        strict=False,
+    )
