@@ -22,6 +22,8 @@ READS_NUMBERS = (
     "attention --kinds compositional` counts its kind of attention."
 )
 
+_MAX_VOCAB_SIZE = 10_000_000  # each word becomes an entry of a dictionary: minutes above it
+
 
 def build(
     arch: str,
@@ -60,9 +62,10 @@ def build(
         raise InputError(READS_NUMBERS)
     dictionary = Dictionary()
     check(
-        vocab_size > len(dictionary),
+        len(dictionary) < vocab_size <= _MAX_VOCAB_SIZE,
         "--vocab-size",
-        f"greater than the number of special symbols ({len(dictionary)})",
+        f"greater than the number of special symbols ({len(dictionary)}) and at most "
+        f"{_MAX_VOCAB_SIZE:,}",
         vocab_size,
     )
     for word in range(vocab_size - len(dictionary)):

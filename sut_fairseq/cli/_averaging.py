@@ -15,6 +15,7 @@ from sut_fairseq.checkpoints.writing import shared_memory
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
 from sut_fairseq.errors import InputError
+from sut_fairseq.modules.precision import exact, exact_dtype
 from sut_fairseq.modules.trained_words import split_words
 
 
@@ -88,11 +89,10 @@ class ParameterAverage:
                 f"`{path}` has NaN in `{key}`, so every average with it would be NaN; leave this "
                 f"checkpoint out."
             )
-        wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
         if key in self._sums:
-            self._sums[key] += tensor.to(wide)
+            self._sums[key] += exact(tensor)
         else:
-            self._sums[key] = tensor.to(wide, copy=True)
+            self._sums[key] = tensor.to(exact_dtype(tensor.dtype), copy=True)
 
 
 def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any], list[str]]:

@@ -112,6 +112,7 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch sut_huge", "`--arch` must be an architecture that fairseq-train knows"),
         ("--arch sut_tiny --data somewhere", "--data needs a trained model: give --path"),
         ("--arch sut_tiny --vocab-size 3", "`--vocab-size` must be greater than"),
+        (f"--arch sut_tiny --vocab-size {10**25}", "(4) and at most 10,000,000"),
         ("--arch sut_tiny --src-len 0", "`--src-len` must be between 1 and the model's maximum"),
         ("--arch sut_tiny --tgt-len 9999", "`--tgt-len` must be between 1 and the model's maximum"),
         (f"--arch sut_tiny --seed {10**20}", "--seed: must be a whole number between -9223372036"),
