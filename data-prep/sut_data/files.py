@@ -28,11 +28,10 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        # utf-8-sig: a byte order mark would otherwise become part of the first word.
         if path.suffix == ".gz":
-            stream = gzip.open(path, "rt", encoding="utf-8-sig", newline="\n")  # noqa: SIM115
+            stream = gzip.open(path, "rt", encoding="utf-8", newline="\n")  # noqa: SIM115
         else:
-            stream = open(path, encoding="utf-8-sig", newline="\n")  # noqa: SIM115
+            stream = open(path, encoding="utf-8", newline="\n")  # noqa: SIM115
         with stream:
             while line := stream.readline(LONGEST):
                 if len(line) == LONGEST:
@@ -40,6 +39,12 @@ def read_lines(path: Path) -> Iterator[str]:
                         f"{path}, line {number + 1} has {LONGEST:,} characters or more: this is "
                         "no text with a sentence on each line."
                     )
+                if number == 0:
+                    # It would become part of the first word. Python's utf-8-sig takes a file that
+                    # ends within the mark for an empty one.
+                    line = line.removeprefix("\ufeff")
+                    if not line:
+                        return
                 yield line.rstrip("\r\n")
                 number += 1
     except UnicodeDecodeError as error:

@@ -35,10 +35,13 @@ def interruptible() -> Iterator[None]:
     if before is not _end:
         yield
         return
+    unraisablehook = sys.unraisablehook
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.unraisablehook = _interrupt_again
     try:
         yield
     finally:
+        sys.unraisablehook = unraisablehook
         signal.signal(signal.SIGINT, before)
 
 
@@ -69,6 +72,17 @@ def _raises_now() -> bool:
     """Whether Ctrl-C raises `KeyboardInterrupt`; in the background of a shell it does nothing."""
     in_main = threading.current_thread() is threading.main_thread()
     return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Python drops a `KeyboardInterrupt` that comes within a finalizer: interrupt after it."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        main = threading.main_thread().ident
+        again = threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT))
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

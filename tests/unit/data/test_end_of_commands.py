@@ -42,6 +42,29 @@ class Late:
 late = Late()
 """
 
+_IN_A_FINALIZER = """
+import os, signal, sys, time
+sys.argv = ["sut-something"]
+from sut_data.interrupts import end_when_interrupted
+end_when_interrupted()
+from sut_data.command_line import run_command
+
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        print("freed")  # not reached: the interruption comes first, and Python drops it
+
+def work():
+    Freed()
+    time.sleep(60)
+
+sys.exit(run_command("sut-something", work))
+"""
+
+
+def test_what_comes_in_a_finalizer_is_not_lost(repository: Path) -> None:
+    assert run(_IN_A_FINALIZER, repository) == (130, "", "sut-something: interrupted.\n")
+
 
 def test_what_is_half_made_is_silent(repository: Path) -> None:
     """Freed by counting references, in a cycle, and in the context of the interruption."""
