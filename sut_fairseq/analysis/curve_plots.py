@@ -25,13 +25,20 @@ class Curve(NamedTuple):
 
 
 @literal_text
-def draw(curves: Sequence[Curve], measure: str, path: Path) -> None:
+def draw(curves: Sequence[Curve], models: Sequence[str], measure: str, path: Path) -> None:
     """Draw a measure by update.
 
     A model has one colour; its seeds share it. Sets other than the validation set are dashed.
+
+    Args:
+        curves: of all runs.
+        models: in which order they take their colours; those without a curve take none.
+        measure: what is drawn, in words.
+        path: of the picture.
     """
     panels = list(dict.fromkeys(curve.panel for curve in curves))
-    models = list(dict.fromkeys(curve.model for curve in curves))
+    drawn = {curve.model for curve in curves}
+    models = [model for model in models if model in drawn]
     columns = min(len(panels), _COLUMNS)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(0.8 + 4.4 * columns, 0.6 + 3.2 * rows), layout="constrained")

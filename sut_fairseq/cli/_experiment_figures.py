@@ -65,7 +65,8 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     """
     from sut_fairseq.analysis import curve_plots
 
-    measure = groups[0].experiment.metric
+    experiment = groups[0].experiment
+    measure = experiment.metric
     curves = []
     for group in groups:
         data = group.first.data.split or group.first.data.dataset
@@ -80,5 +81,7 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
         return False
     score = "" if measure.endswith("loss") else ", in per cent"
     with written_whole(path) as partial:
-        curve_plots.draw(curves, measure.replace("_", " ") + score, partial)
+        words = measure.replace("_", " ") + score
+        # In the experiment's order, as in the summaries: a model has one colour on a page.
+        curve_plots.draw(curves, list(experiment.models), words, partial)
     return True

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.cli import _experiment_evaluation, experiment
 from sut_fairseq.cli._experiment_figures import draw_curves
 from sut_fairseq.errors import InputError
@@ -191,6 +192,24 @@ def test_curves_are_drawn(tmp_path: Path) -> None:
     picture.unlink()
     assert not draw_curves(results.collect([without]), picture)
     assert not picture.exists()
+
+
+def test_models_have_the_colours_of_their_order_in_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [run(tmp_path, model, 1, {"all": 98.5}) for model in ("ndr", "lstm", "rel")]
+    for path in paths:
+        (path / "train.log").write_text(LOG)
+    figures = []
+
+    def keep(figure: Figure, path: Path, **options: Any) -> None:
+        figures.append(figure)
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    assert draw_curves(results.collect(paths), tmp_path / "curves.png")
+    named = [text.get_text() for text in figures[0].legends[0].get_texts()]
+    assert named == [name for name in reading.read("ctl").models if name in ("ndr", "lstm", "rel")]
 
 
 def test_the_length_of_training_stands_once(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def draw_summary(text: str, path: Path) -> None:
 
 def draw_curves(text: str, path: Path) -> None:
     points = [(1, 3.0), (2, 2.0)]
-    curve_plots.draw([curve_plots.Curve(text, text, text, points)], text, path)
+    curve_plots.draw([curve_plots.Curve(text, text, text, points)], [text], text, path)
 
 
 def draw_scores(text: str, path: Path) -> None:
