@@ -38,6 +38,9 @@ environment="${SLURM_SUBMIT_DIR:-.}/.venv/bin/activate"
 # shellcheck source=/dev/null
 if [ -f "$environment" ]; then . "$environment"; fi
 
+# Before the training starts, since a signal may come at once.
+told=
+trap 'told=yes; kill -USR1 "$(jobs -p)" 2>/dev/null || true' USR1 TERM
 nodes="${SLURM_JOB_NUM_NODES:-1}"
 if [ "$nodes" -eq 1 ]; then
     # fairseq starts a process for each GPU by itself.
@@ -51,8 +54,6 @@ fi
 training=$!
 
 # USR1 in both cases: srun passes it on, whereas TERM makes it end the processes soon.
-told=
-trap 'told=yes; kill -USR1 "$training" 2>/dev/null || true' USR1 TERM
 status=0
 wait "$training" || status=$?
 while [ -n "$told" ]; do # a signal ends `wait`, and the training has not ended yet
