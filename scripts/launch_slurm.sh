@@ -33,14 +33,15 @@ HELP
     esac
 done
 
+# First of all, since a signal may come at once.
+told=
+trap 'told=yes' USR1 TERM
+
 # The environment that the package is installed in; without one, what is on PATH.
 environment="${SLURM_SUBMIT_DIR:-.}/.venv/bin/activate"
 # shellcheck source=/dev/null
 if [ -f "$environment" ]; then . "$environment"; fi
 
-# Before the training starts, since a signal may come at once.
-told=
-trap 'told=yes; kill -USR1 "$(jobs -p)" 2>/dev/null || true' USR1 TERM
 nodes="${SLURM_JOB_NUM_NODES:-1}"
 if [ "$nodes" -eq 1 ]; then
     # fairseq starts a process for each GPU by itself.
@@ -53,15 +54,18 @@ else
 fi
 training=$!
 
-# USR1 in both cases: srun passes it on, whereas TERM makes it end the processes soon.
+# USR1 in both cases: srun passes it on, whereas TERM makes it end the processes soon. Sent each
+# second, since a process that has only just started may lose it; the training counts the first.
+while kill -0 "$training" 2>/dev/null; do
+    if [ -n "$told" ]; then kill -USR1 "$training" 2>/dev/null || true; fi
+    sleep 1 &
+    wait "$!" || true # ends when a signal comes
+done
 status=0
 wait "$training" || status=$?
-while [ -n "$told" ]; do # a signal ends `wait`, and the training has not ended yet
-    told=
-    status=0
-    wait "$training" || status=$?
-done
-if [ "$status" -eq 75 ]; then
-    scontrol requeue "${SLURM_JOB_ID:?}"
-fi
+case "$status" in
+    75 | 138) # saved; or told (128 + USR1) before it could handle signals
+        scontrol requeue "${SLURM_JOB_ID:?}"
+        ;;
+esac
 exit "$status"

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -335,38 +334,3 @@ def test_dry_run_with_a_launcher(
     assert "--update-freq 2 " in shown and "--distributed-port 5 " in shown
     assert "--distributed-world-size" not in shown
     assert not (place / "runs").exists()
-
-
-@pytest.mark.parametrize("script", ["launch_slurm.sh", "launch_torchrun.sh"])
-def test_help_of_launch_examples(script: str, repository: Path) -> None:
-    command = ["bash", str(repository / "scripts" / script), "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert shown.stdout.startswith("usage: ") and f"scripts/{script} NAME" in shown.stdout
-
-
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM, None])
-def test_slurms_example_requeues_what_was_interrupted(
-    number: signal.Signals | None, repository: Path, tmp_path: Path
-) -> None:
-    """With stand-ins: a training that needs a moment to save, and Slurm's own command."""
-    interrupted = "trap 'sleep 0.5; exit 75' USR1; touch started; while :; do sleep 0.05; done"
-    for name, body in (
-        ("sut-experiment", 'echo "$@" > called\n' + (interrupted if number else "exit 3")),
-        ("scontrol", 'echo "$@" > requeued'),
-    ):
-        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    process = subprocess.Popen(
-        ["bash", str(repository / "scripts" / "launch_slurm.sh"), "scan", "--seeds", "1"],
-        cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "42"},
-    )
-    if number is not None:
-        while not (tmp_path / "started").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(number)
-    assert process.wait(60) == (3 if number is None else UNFINISHED)
-    assert (tmp_path / "called").read_text() == "train scan --seeds 1\n"
-    requeued = tmp_path / "requeued"
-    assert not requeued.exists() if number is None else requeued.read_text() == "requeue 42\n"
