@@ -107,10 +107,16 @@ def check_writable(path: Path, option: str) -> None:
         option: that names it on the command line.
 
     Raises:
-        InputError: for a folder, in a folder that is not there, or without the right to write.
+        InputError: for a folder, in a folder that is not there, without the right to write, or for
+            `/dev/stdout` and the like while they lead to a file.
     """
     if path.is_dir():
         raise InputError(f"{option} {path} is a folder: give the name of a file.")
+    if path.is_file() and _is_open_file(path):
+        raise InputError(
+            f"{option} {path} leads to a file that is open already, and would replace what else is "
+            "written to it: give the name of another file."
+        )
     written = path
     if not _is_special(path):
         written = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
@@ -125,6 +131,16 @@ def check_writable(path: Path, option: str) -> None:
 def _is_special(path: Path) -> bool:
     """Tell whether a path leads to a pipe, a device or a socket."""
     return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def _is_open_file(path: Path) -> bool:
+    """Tell whether an existing path is the name of what a process has open, as `/dev/stdout` is."""
+    while path.is_symlink():
+        folder = os.path.realpath(path.parent)
+        if re.fullmatch(r"/proc/\d+(/task/\d+)?/fd", folder):
+            return True
+        path = Path(folder, os.readlink(path))
+    return False
 
 
 def leftovers(folder: Path, pattern: str) -> list[Path]:

@@ -209,6 +209,17 @@ def test_what_cannot_be_written_is_refused(
     assert str(refused.value) == f"--csv {path}{reason.format(tmp_path)}"
 
 
+def test_an_open_file_is_refused(tmp_path: Path) -> None:
+    """As `--csv /dev/stdout > rows` names it: what else is printed would be lost."""
+    with open(tmp_path / "rows", "w") as file:
+        link = tmp_path / "link"
+        link.symlink_to(f"/dev/fd/{file.fileno()}")
+        for path in (Path(f"/dev/fd/{file.fileno()}"), link):
+            with pytest.raises(InputError, match=f"^--csv {path} leads to a file that is open"):
+                check_writable(path, "--csv")
+    check_writable(tmp_path / "rows", "--csv")
+
+
 @pytest.mark.parametrize("process", [DEAD, os.getpid()], ids=["ended", "own"])
 @pytest.mark.parametrize("host", ["node-1", "node-2"])
 def test_what_another_host_writes_stays(
