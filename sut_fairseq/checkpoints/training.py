@@ -24,6 +24,7 @@ from sut_fairseq.checkpoints.interruption import Interruption
 from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
 from sut_fairseq.checkpoints.resuming import find_start
 from sut_fairseq.checkpoints.stopping import Stop, call_main
+from sut_fairseq.checkpoints.surplus import delete_surplus
 from sut_fairseq.errors import InputError
 
 _LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
@@ -42,7 +43,8 @@ def protect_trainings() -> None:
     Called where fairseq begins to use one of our models, tasks or criterions. From then on
     whatever fairseq saves appears whole or not at all. The rest concerns trainings of ours alone:
     they go on from the newest whole checkpoint, with the batches they would have had, and not at
-    all if they are finished; a command ends in good order when a signal asks for it.
+    all if they are finished; checkpoints that a killed one had no time to delete are deleted; a
+    command ends in good order when a signal asks for it.
     """
     checkpoint_utils.PathManager = _WholeFiles
     checkpoint_utils.torch_persistent_save = _save
@@ -90,6 +92,8 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
     start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
     extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
+    if found is not None and trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
+        delete_surplus(cfg, trainer.checkpoint_suffix, spared=found)
     # Another model's parameters, from which fairseq begins anew.
     fine_tuned = found is None and cfg.restore_file == _LAST and cfg.finetune_from_model is not None
     gone_on = extra_state is not None and not fine_tuned and not cfg.reset_dataloader

@@ -73,6 +73,48 @@ def test_a_kill_changes_nothing(
     assert_same_end(tmp_path, folder)
 
 
+# Killed where it would delete the first file of such a name.
+KILLED_AT = """
+import os, signal, sys
+from fairseq_cli.train import cli_main
+deletes = os.remove
+def remove(path, *arguments, **options):
+    if os.path.basename(path).startswith({name!r}):
+        os.kill(os.getpid(), signal.SIGKILL)
+    deletes(path, *arguments, **options)
+os.remove = remove
+sys.argv[1:3] = []
+cli_main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "keep"),
+    [
+        ("checkpoint_2_7.pt", ("--keep-interval-updates", 2)),
+        ("checkpoint_2_8.pt", ("--keep-interval-updates", 1, "--keep-interval-updates-pattern", 7)),
+        ("checkpoint1.pt", ("--keep-last-epochs", 1)),
+        ("checkpoint.best_loss_", ("--keep-best-checkpoints", 1)),
+    ],
+)
+def test_a_kill_before_a_checkpoint_is_deleted(
+    name: str, keep: tuple[object, ...], data: Path, tmp_path: Path
+) -> None:
+    """The same files, also after a training of which no save is left that would delete them."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    options = (*TINY, "--max-update", 10, "--save-interval-updates", 1, *keep)
+    train(data, whole, *options)
+    program = KILLED_AT.format(name=name)
+    command = training(data, killed, *options)
+    assert run("python", "-c", program, *command, ok=False).status == -signal.SIGKILL
+    names = {path.name for path in killed.iterdir()}
+    assert names - {path.name for path in whole.iterdir()}
+    resumed = train(data, killed, *options)
+    assert f"deleted what the options --keep-* do not keep: {name}" in resumed.stdout
+    assert_same_end(whole, killed)
+    assert {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_a_signal_ends_it_after_an_update(
     number: signal.Signals, data: Path, whole: tuple[Finished, Path], tmp_path: Path
