@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from sut_fairseq.experiments.commands import words
-from sut_fairseq.experiments.schema import MEASURES, Experiment
+from sut_fairseq.experiments.schema import SUMMARISED, Experiment
 from sut_fairseq.experiments.settings import Choice, compose, stages
 
 _WIDTH = 100
@@ -71,7 +71,7 @@ def describe(experiment: Experiment) -> str:
             for table in experiment.published
         },
         "side by side": {
-            one.title: f"{MEASURES[one.measure]}, on {', '.join(one.splits)}"
+            one.title: f"{SUMMARISED[one.measure]}, on {', '.join(one.splits)}"
             for one in experiment.summaries
         },
     }

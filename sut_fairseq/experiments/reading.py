@@ -8,6 +8,7 @@ from typing import Any
 from sut_fairseq.errors import InputError, check_choice
 from sut_fairseq.experiments.schema import (
     MEASURES,
+    SUMMARISED,
     Ablation,
     Claim,
     Document,
@@ -182,7 +183,7 @@ def _check_summaries(
     """
     for summary in summaries:
         at = f"{place / 'summaries'}: {summary.title}"
-        check_choice(f"{at}: measure", summary.measure, tuple(MEASURES))
+        check_choice(f"{at}: measure", summary.measure, tuple(SUMMARISED))
         for one in summary.models or ():
             check_choice(f"{at}: model", one, tuple(models))
         for one in summary.splits:

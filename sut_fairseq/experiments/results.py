@@ -28,7 +28,7 @@ class Row:
     """Results on one group of sentences.
 
     Attributes:
-        measure: which result, a key of `MEASURES`.
+        measure: which result, a key of `SUMMARISED`.
         subset: which set.
         by: column that makes the groups, if any.
         group: which of them.

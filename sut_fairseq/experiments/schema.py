@@ -23,6 +23,13 @@ MEASURES = {
 }
 """Columns of evaluations that tables are made of, and what they say."""
 
+SUMMARISED = MEASURES | {
+    "encoder_depth": "depth of the encoder, in steps per token",
+    "decoder_depth": "depth of the decoder, in steps per token",
+    "skipped": "share of all steps that halting skips",
+}
+"""Columns that a summary can show: what an answer costs is not in every table."""
+
 LESS_IS_BETTER = frozenset({"attention_loss", "absolute_error"})
 """Those of `MEASURES` that are losses."""
 
@@ -102,7 +109,7 @@ class Summary:
 
     Attributes:
         title: what the paper calls it.
-        measure: column of the evaluations that it shows.
+        measure: column of the evaluations that it shows, a key of `SUMMARISED`.
         splits: data that it shows.
         models: which ones; all if left out.
         size: of the runs; the first of the experiment if left out.

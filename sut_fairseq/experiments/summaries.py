@@ -10,7 +10,7 @@ from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.evaluating import usual_measure
 from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
-from sut_fairseq.experiments.schema import MEASURES, Experiment, Summary
+from sut_fairseq.experiments.schema import SUMMARISED, Experiment, Summary
 
 COLUMNS = ("model", "split", "group", "seeds", "each", "mean", "deviation", "paper")
 
@@ -99,7 +99,7 @@ def tables(groups: Sequence[Group]) -> list[Table]:
             if lines:
                 percent = summary.measure == "percent"
                 of = f"{usual_measure(experiment)}, " if percent else ""
-                measure = of + MEASURES[summary.measure]
+                measure = of + SUMMARISED[summary.measure]
                 found.append(Table(summary, experiment.name, measure, lines))
     return found
 

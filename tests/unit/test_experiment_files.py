@@ -258,10 +258,7 @@ def test_the_example_has_every_key(repository: Path) -> None:
     [
         ({"models": ["c"]}, "summaries: Table 1: model` must be one of a, b, but is c instead"),
         ({"splits": ["z"]}, "summaries: Table 1: split` must be one of x, y, but is z instead"),
-        (
-            {"measure": "bleu"},
-            "must be one of percent, before_eos, attention_loss, absolute_error, but is bleu",
-        ),
+        ({"measure": "bleu"}, "must be one of percent, before_eos, attention_loss, "),
         ({"mean": True}, "unknown key"),
         ({"size": "huge"}, "summaries: Table 1: size` must be "),
     ],

@@ -165,6 +165,34 @@ def test_a_column_for_each_split(tmp_path: Path) -> None:
     assert "| multihead | 1 to 2 | 1.00 (6) | 1.50 ± 0.71 (11) |\n" in page
 
 
+def test_depth_has_a_summary_but_no_table_of_its_own(tmp_path: Path) -> None:
+    """Figure 4 of the Sparse Universal Transformer."""
+    for model, depths in (("sut", (5.9, 5.5)), ("sut_act_0.001", (2.0, 3.5))):
+        data = Data(folder="", dataset="logical_inference", split="full", digest="full")
+        record = Record(
+            experiment="logical_inference",
+            model=model,
+            size="small",
+            seed=1,
+            data=data,
+            trainings={"": {"max-update": 5000, "seed": 1}},
+            sessions=[SESSION],
+        )
+        rows = [
+            {"group": group, "sentences": "10", "percent": "90", "encoder_depth": f"{depth}"}
+            for group, depth in (("1", depths[0]), ("12", depths[1]), ("all", 0.0))
+        ]
+        keep(tmp_path / model, record, Asked(by="operators"), rows)
+    groups = results.collect(sorted(tmp_path.iterdir()))
+    page = report.markdown(groups)
+    assert page.startswith(
+        "## logical_inference, Figure 4\n\nDepth of the encoder, in steps per token"
+    )
+    assert "| sut | 1 | 5.90 | 5.50 |\n| sut_act_0.001 | 1 | 2.00 | 3.50 |\n" in page
+    assert page.count("steps per token") == 1
+    assert {row["measure"] for row in results.table(groups, [], by_group=True)} == {"percent"}
+
+
 def test_a_column_for_a_group_of_each_split(tmp_path: Path) -> None:
     for split, shown in (("all", "shown"), ("held_out", "held_out")):
         data = Data(folder="", dataset="contextual_retrieval", split=split, digest=split)
