@@ -34,31 +34,34 @@ def delete_surplus(options: Any, suffix: str, spared: Path) -> None:
 
 
 def _intervals(options: Any, suffix: str) -> list[Path]:
+    kept, spacing = options.keep_interval_updates, options.keep_interval_updates_pattern
+    if kept < 1:
+        return []
     ranked = _ranked(options, rf"checkpoint_\d+_(\d+){re.escape(suffix)}\.pt")
-    spacing = options.keep_interval_updates_pattern
-    if spacing != -1:  # multiples of it are kept, and do not count
-        ranked = [(path, updates) for path, updates in ranked if updates % spacing]
-    return _beyond(options.keep_interval_updates, ranked)
+    # Multiples of a spacing are kept, and do not count.
+    return [path for path, updates in ranked if spacing == -1 or updates % spacing][kept:]
 
 
 def _epochs(options: Any, suffix: str) -> list[Path]:
+    kept = options.keep_last_epochs
+    if kept < 1:
+        return []
     ranked = _ranked(options, rf"checkpoint(\d+){re.escape(suffix)}\.pt")
-    return _beyond(options.keep_last_epochs, ranked)
+    return [path for path, _ in ranked[kept:]]
 
 
 def _best(options: Any, suffix: str) -> list[Path]:
+    kept = options.keep_best_checkpoints
+    if kept < 1:
+        return []
     name = rf"checkpoint\.best_{re.escape(options.best_checkpoint_metric)}_(\d+\.?\d*)"
     ranked = _ranked(options, rf"{name}{re.escape(suffix)}\.pt")
-    best_first = ranked if options.maximize_best_checkpoint_metric else ranked[::-1]
-    return _beyond(options.keep_best_checkpoints, best_first)
+    if not options.maximize_best_checkpoint_metric:
+        ranked.reverse()
+    return [path for path, _ in ranked[kept:]]
 
 
 def _ranked(options: Any, pattern: str) -> list[tuple[Path, float]]:
     """The checkpoints of such names with the number in them, the highest first."""
     found = checkpoint_paths(options.save_dir, pattern, keep_match=True)
     return [(Path(path), number) for path, number in found]
-
-
-def _beyond(kept: int, ranked: list[tuple[Path, float]]) -> list[Path]:
-    """All but the first ones; 0 and less keep everything."""
-    return [path for path, _ in ranked[kept:]] if kept > 0 else []
