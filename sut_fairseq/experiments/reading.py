@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
             before = sizes.get(name, Size())
             sizes[name] = Size(
                 about=size.about or before.about,
+                like=before.like if size.like is None else size.like,
                 models=before.models if size.models is None else size.models,
                 stages=before.stages if size.stages is None else size.stages,
             )
@@ -129,6 +132,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
     models: dict[str, str] = last("models")
     if not sizes:
         raise InputError(f"{place} needs the key `sizes`.")
+    sizes = {name: _inherit(name, sizes, place / "sizes") for name in sizes}
     for key, group in (("sizes", sizes), ("ablations", ablations)):
         for name, entry in group.items():
             for model in entry.models or ():
@@ -166,6 +170,29 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         published=last("published", []),
         summaries=_check_summaries(last("summaries", []), models, splits, sizes, place),
         claims=_check_claims(last("claims", []), models, place),
+    )
+
+
+def _inherit(
+    name: str, sizes: Mapping[str, Size], place: Place, below: tuple[str, ...] = ()
+) -> Size:
+    """A size with the models and stages of the one that it is like.
+
+    Raises:
+        InputError: if there is no such size, or one is like itself.
+    """
+    size = sizes[name]
+    if size.like is None:
+        return size
+    check_choice(f"{place / name / 'like'}", size.like, tuple(sizes))
+    below = (*below, name)
+    if size.like in below:
+        raise InputError(f"{place}: a size is like itself: {' -> '.join((*below, size.like))}.")
+    other = _inherit(size.like, sizes, place, below)
+    return replace(
+        size,
+        models=other.models if size.models is None else size.models,
+        stages=other.stages if size.stages is None else size.stages,
     )
 
 

@@ -56,9 +56,15 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """One size of the models and the training."""
+    """One size of the models and the training.
+
+    Attributes:
+        like: another size, whose models, stages and settings this one has where it says nothing
+            else of them.
+    """
 
     about: str = ""
+    like: str | None = None
     models: list[str] | None = None  # those that there are in this size; None: all
     settings: Settings = field(default_factory=dict)
     model_settings: Rows = field(default_factory=dict)

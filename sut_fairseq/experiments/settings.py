@@ -6,7 +6,7 @@ The rules, all of them:
 
        settings
        model_settings                    rows that name the model
-       sizes.SIZE.settings
+       sizes.SIZE.settings               after both levels of the size that it is `like`, if any
        sizes.SIZE.model_settings
        ablations.PART.settings           with --without PART
        ablations.PART.model_settings
@@ -167,9 +167,16 @@ def _levels(experiment: Experiment, choice: Choice) -> Iterator[tuple[str, Setti
     yield from ((f"{file}: settings", one.settings) for file, one in files)
     for file, one in files:
         yield from _rows(experiment, choice, file, "model_settings", one.model_settings)
-    yield from _part(experiment, choice, "sizes", choice.size)
+    for size in _alike(experiment, choice.size):
+        yield from _part(experiment, choice, "sizes", size)
     if choice.without is not None:
         yield from _part(experiment, choice, "ablations", choice.without)
+
+
+def _alike(experiment: Experiment, size: str) -> list[str]:
+    """A size after those that it is like, the most general one first."""
+    like = experiment.sizes[size].like
+    return [*(_alike(experiment, like) if like is not None else ()), size]
 
 
 def _part(

@@ -83,6 +83,53 @@ def test_merge_rules(tmp_path: Path) -> None:
     assert origin.place == "base: model_settings.a"
 
 
+def test_a_size_like_another(tmp_path: Path) -> None:
+    """It has the models, stages and both levels of settings of the other, unless it has its own."""
+    (tmp_path / "base.yaml").write_text(
+        yaml.safe_dump({"sizes": {"one": {"settings": {"u": "base", "v": "base"}}}})
+    )
+    stage = {"name": "first", "settings": {"max-update": 3}}
+    path = write(
+        tmp_path,
+        extends="base",
+        sizes={
+            "one": {
+                "models": ["a"],
+                "settings": {"v": "one", "w": "one", "x": "one"},
+                "model_settings": {"a": {"w": "one of a", "x": "one of a"}},
+                "stages": [stage],
+            },
+            "two": {"like": "one", "settings": {"x": "two"}},
+            "three": {"like": "two", "models": ["b"], "stages": []},
+        },
+    )
+    found = options_of(path, size="two")
+    assert found == {"u": "base", "v": "one", "w": "one of a", "x": "two"}
+    assert options_of(path, "b", "three") == {"u": "base", "v": "one", "w": "one", "x": "two"}
+    experiment = reading.read(str(path))
+    assert [one and one.name for one in stages(experiment, Choice("a", "two"))] == ["first", None]
+    assert stages(experiment, Choice("b", "three")) == [None]
+    with pytest.raises(InputError, match="in size two has the models a, not `b`"):
+        options_of(path, "b", "two")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({"one": {"like": "two"}}, "sizes.one.like` must be one of one, but is two instead"),
+        ({"one": {"like": "one"}}, "sizes: a size is like itself: one -> one."),
+        (
+            {"one": {"like": "two"}, "two": {"like": "one"}},
+            "sizes: a size is like itself: one -> two -> one.",
+        ),
+    ],
+)
+def test_a_size_like_none(sizes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        reading.read(str(write(tmp_path, sizes=sizes)))
+    assert sentence in str(caught.value)
+
+
 def test_stages_and_formulas(tmp_path: Path) -> None:
     """`updates` are those of the training at hand, but in max-update of a stage."""
     path = write(
