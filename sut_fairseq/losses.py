@@ -51,8 +51,8 @@ def auxiliary(name: str, reads: Output, help: str) -> Callable[[Function], Funct
 
 
 def _mean(total: Tensor, weight: Tensor) -> Tensor:
-    """total / weight, and 0 rather than NaN where nothing was counted (then total is 0 too)."""
-    return total / weight.clamp(min=torch.finfo(weight.dtype).tiny)
+    """total / weight, and 0 where nothing was counted (then total is 0 too), gradients as well."""
+    return total / torch.where(weight > 0, weight, 1)
 
 
 @auxiliary(

@@ -114,10 +114,20 @@ def evaluate(arguments: argparse.Namespace) -> None:
             "--checkpoints."
         )
     runs = records.find_runs(arguments.runs)
+    if len(runs) == 1:
+        _evaluate_run(arguments, runs[0])
+        return
+    _refuse(arguments, ("log", "out"), f"{len(runs)} runs at a time")
+    failed = 0
     for run in runs:
-        if len(runs) > 1:
-            print(f"\n{run}")
-        _evaluate_run(arguments, run)
+        print(f"\n{run}", flush=True)
+        try:
+            _evaluate_run(arguments, run)
+        except InputError as error:  # the others are evaluated all the same
+            print(error, file=sys.stderr)
+            failed += 1
+    if failed:
+        raise InputError(f"{failed} of {len(runs)} runs could not be evaluated, see above.")
 
 
 def _refuse(arguments: argparse.Namespace, options: tuple[str, ...], what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import logging
 import threading
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.running import FailedTrainingsError, Run, check_same
 
+logger = logging.getLogger(__name__)
 _COUNTED = 64  # training examples whose costs are counted
 
 
@@ -99,17 +101,28 @@ def _run(cells: list[Run], arguments: argparse.Namespace) -> None:
     def finish(run: Run) -> None:
         nonlocal done
         with one_at_a_time:
-            asked = _usual(run)
-            if not _is_measured(run, asked):
+            if not _is_measured(run, _usual(run)):
                 say(f"evaluating {_name(run)}")
-                with contextlib.redirect_stdout(io.StringIO()):
-                    record = records.read_record(run.folder)
-                    _experiment_evaluation.by_groups(run.folder, record, run.experiment, asked)
-                    costs.write_costs(run.folder, _costs(run, record))
+                try:
+                    _measure(run)
+                except InputError:
+                    raise
+                except Exception as error:  # the other cells are run all the same
+                    logger.exception("%s could not be evaluated", _name(run))
+                    what = f"{type(error).__name__}: {error}"
+                    raise InputError(f"{_name(run)} could not be evaluated: {what}") from error
             done += 1
             say(f"{done} of {len(cells)} runs are finished")
 
     train(cells, arguments, say, finish)
+
+
+def _measure(run: Run) -> None:
+    """Evaluate a trained model and count what it costs."""
+    record = records.read_record(run.folder)
+    with contextlib.redirect_stdout(io.StringIO()):
+        _experiment_evaluation.by_groups(run.folder, record, run.experiment, _usual(run))
+        costs.write_costs(run.folder, _costs(run, record))
 
 
 def _costs(run: Run, record: Record) -> Costs:

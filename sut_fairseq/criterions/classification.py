@@ -33,11 +33,16 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
         """Build the criterion.
 
         Raises:
-            InputError: for a task without labels of whole sentences.
+            InputError: for a task without labels of whole sentences, or a prefix of targets.
         """
         criterion = super().build_criterion(cfg, task)
         if not hasattr(task, "label_indices"):
             raise InputError("--criterion classification needs --task sequence_classification.")
+        if cfg.ignore_prefix_size:
+            raise InputError(
+                "--ignore-prefix-size means nothing for --criterion classification, whose targets "
+                "are single labels: leave it out."
+            )
         return criterion
 
     def forward(

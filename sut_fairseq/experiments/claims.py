@@ -56,9 +56,10 @@ class Found:
 
 
 def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> list[Found]:
-    """Every claim of these experiments, beside the finished runs with the best result for it.
+    """Every claim of these experiments, beside the finished runs that say most about it.
 
-    Runs at the paper's size come before all others, more seeds before fewer.
+    Runs at the paper's size come before all others, then several seeds before one, then longer
+    trainings: the result decides only between runs of the same length.
     """
     groups = [done for group in groups if (done := group.finished())]
     found = []
@@ -119,6 +120,7 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
     return None
 
 
-def _rank(claim: Claim, groups: Sequence[Group], row: Row) -> tuple[bool, bool, float]:
+def _rank(claim: Claim, groups: Sequence[Group], row: Row) -> tuple[bool, bool, int, float]:
     sign = -1 if claim.measure in LESS_IS_BETTER else 1
-    return groups[0].first.size == "paper", len(row.results) > 1, sign * row.mean
+    record, seeds = groups[0].first, len(row.results)
+    return record.size == "paper", seeds > 1, record.all_updates or 0, sign * row.mean

@@ -216,7 +216,7 @@ def write(run: Path, name: str, evaluated: Evaluated) -> None:
 
 
 def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
-    """The evaluations of what a run is now, the plain ones first.
+    """The evaluations of what a run is now, the plain ones first, without a search before with.
 
     Those made before its training went on are of other parameters and left out, as are those that
     say they are on its data and are on others.
@@ -228,4 +228,4 @@ def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
         its_data = evaluated.asked.data is not None or evaluated.data.digest == record.data.digest
         if its_data and evaluated.when >= record.trained_until:
             found.append(evaluated)
-    return sorted(found, key=lambda one: not one.asked.plain)
+    return sorted(found, key=lambda one: (not one.asked.plain, one.asked.search))

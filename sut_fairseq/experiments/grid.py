@@ -10,6 +10,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance
 from sut_fairseq.experiments.preparing import folder_of
 from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.published import is_about
 from sut_fairseq.experiments.reading import FOLDER, MATRIX, read
 from sut_fairseq.experiments.running import PROGRAM_NAME, Run
 from sut_fairseq.experiments.schema import Experiment
@@ -118,17 +119,28 @@ def runs(
         size: of all experiments.
         seeds: of each cell.
         updates: replaces the number of updates that the files have.
-        out: a run is in `out/COLUMN/ROW-seed-N`.
+        out: a run is in `out/COLUMN/ROW-seed-N`; if size is not the first one, in
+            `out/COLUMN/ROW-SIZE-seed-N`.
         only_listed: they will not be run, so data may be missing.
 
     Raises:
-        InputError: for a size that there is not, or data that have not been prepared.
+        InputError: for a size that there is not, or data that are not prepared or others.
     """
     experiments = {name: grid.experiment(name) for name in grid.columns}
     for experiment in experiments.values():
         check_choice_of(experiment, Choice(next(iter(grid.rows)), size))
     data = {name: _data(experiment) for name, experiment in experiments.items()}
     missing = [experiments[name].name for name, found in data.items() if not found.digest]
+    others = [
+        f"{found.folder} ({found.dataset}, split {found.split or 'none'}) for {name}"
+        for name, found in data.items()
+        if found.digest and not is_about(experiments[name], found)
+    ]
+    if others and not only_listed:
+        raise InputError(
+            f"other data than those of the column: {'; '.join(others)}; rename the folders, then "
+            f"prepare these with `{PROGRAM_NAME} prepare matrix/COLUMN`."
+        )
     if missing and not only_listed:
         commands = "; ".join(f"{PROGRAM_NAME} prepare {name}" for name in missing)
         raise InputError(
@@ -142,13 +154,18 @@ def runs(
             choice=Choice(row, size, updates=updates),
             seed=seed,
             data=data[name],
-            folder=(out / name / f"{row}-seed-{seed}").resolve(),
+            folder=(out / name / f"{row}{_suffix(experiment, size)}-seed-{seed}").resolve(),
         )
         for seed in dict.fromkeys(seeds)
         for name, experiment in experiments.items()
         for row in grid.rows
         if row not in grid.columns[name].impossible
     ]
+
+
+def _suffix(experiment: Experiment, size: str) -> str:
+    """Names of runs say their size unless it is the first one, as those of `train` do."""
+    return "" if size == next(iter(experiment.sizes)) else f"-{size}"
 
 
 def _data(experiment: Experiment) -> Data:

@@ -12,7 +12,7 @@ from sut_fairseq.experiments.costs import Costs, read_costs
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations
 from sut_fairseq.experiments.grid import Column, Grid
-from sut_fairseq.experiments.published import ALL
+from sut_fairseq.experiments.published import ALL, is_about
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import markdown_table, run_cells
 from sut_fairseq.experiments.results import Group
@@ -86,7 +86,7 @@ class Table:
     def _row(self, cell: Cell) -> Iterator[str]:
         record = cell.group.first if cell.group else None
         yield from (cell.row, cell.column, self.size)
-        yield _updates(record) if record else ""
+        yield "" if record is None or record.all_updates is None else str(record.all_updates)
         yield " ".join(map(str, cell.scores))
         yield " ".join(f"{score:.4f}" for score in cell.scores.values())
         yield "" if cell.mean is None else f"{cell.mean:.4f}"
@@ -144,7 +144,7 @@ def _scored(row: str, name: str, experiment: Experiment, column: Column, group: 
         if record.finished() and score is not None:
             scores[record.seed] = score
     costs = next((costs for run in group.runs if (costs := read_costs(run))), None)
-    cut = _cut_short(group.first)
+    cut = _cut_short(group.first, experiment)
     return Cell(row, name, scores, group, costs, cut, "" if scores else _why(group))
 
 
@@ -172,21 +172,17 @@ def _why(group: Group) -> str:
     return "not finished" if any(one.sessions for one in group.runs.values()) else NOT_RUN
 
 
-def _cut_short(record: Record) -> str:
+def _cut_short(record: Record, experiment: Experiment) -> str:
     """What distinguishes a run from those of its file."""
+    data = record.data
     remarks = {
+        f"other data ({data.dataset} {data.split})": not is_about(experiment, data),
         f"{record.length} (`--updates`)": record.updates is not None,
         "own options": bool(record.options),
-        "a part of the data": record.data.limited,
-        f"data made with {' '.join(record.data.options)}": bool(record.data.options),
+        "a part of the data": data.limited,
+        f"data made with {' '.join(data.options)}": bool(data.options),
     }
     return ", ".join(remark for remark, holds in remarks.items() if holds)
-
-
-def _updates(record: Record) -> str:
-    """Of all stages; nothing where a number of epochs limits one."""
-    numbers = [str(one.get("max-update", "")) for one in record.trainings.values()]
-    return str(sum(map(int, numbers))) if all(numbers) else ""
 
 
 def _seconds(group: Group | None) -> float:
@@ -208,7 +204,7 @@ def markdown(table: Table) -> str:
     scores = [
         [
             grid.rows[line[0].row],
-            *(f"**{c}**" if c is top else str(c) for c, top in zip(line, best)),
+            *(f"**{c}**" if c.mean and str(c) in top else str(c) for c, top in zip(line, best)),
         ]
         for line in table.cells
     ]
@@ -218,8 +214,8 @@ def markdown(table: Table) -> str:
         f"{grid.budget.strip()}",
         markdown_table([heads, *scores]),
         "\n".join(_legend(table)),
-        "Millions of MACs for a training example (forward pass, attention products included), "
-        "millions of parameters, and seconds of training:",
+        "Millions of MACs for an example of the training set (mean of 64, forward pass, attention "
+        "products included), millions of parameters, and seconds of training:",
         markdown_table([heads, *costs]),
     ]
     made = [cell for line in table.cells for cell in line if cell.group and cell.scores]
@@ -234,9 +230,11 @@ def markdown(table: Table) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _best(cells: Sequence[Cell]) -> Cell | None:
-    scored = [cell for cell in cells if cell.mean]
-    return max(scored, key=lambda cell: cell.mean or 0.0, default=None)
+def _best(cells: Sequence[Cell]) -> set[str]:
+    """How the table shows the highest score of whole trainings; several with ties."""
+    scored = [cell for cell in cells if cell.mean and not cell.remark]
+    highest = max((f"{cell.mean:.1f}" for cell in scored), key=float, default="")
+    return {str(cell) for cell in scored if f"{cell.mean:.1f}" == highest}
 
 
 def _legend(table: Table) -> Iterator[str]:

@@ -18,6 +18,13 @@ def is_usual(experiment: Experiment, data: Data) -> bool:
     )
 
 
+def is_about(experiment: Experiment, data: Data) -> bool:
+    """Whether data are of the data set and a split of an experiment, as far as they say that."""
+    if not data.dataset:
+        return True
+    return data.dataset == experiment.dataset and data.split in ("", *experiment.prepare)
+
+
 def tables(
     experiment: Experiment, data: Data, subset: str, by: str | None
 ) -> dict[str, dict[str, float]]:

@@ -89,6 +89,12 @@ class Record:
             return f"{int(str(options['max-update'])):,} updates"
         return f"{options.get('max-epoch', 'no limit of')} epochs"
 
+    @property
+    def all_updates(self) -> int | None:
+        """Updates of all stages; None where a number of epochs limits one."""
+        numbers = [options.get("max-update") for options in self.trainings.values()]
+        return None if None in numbers else sum(int(str(number)) for number in numbers)
+
     def key(self) -> tuple[Any, ...]:
         """What runs that differ in nothing but the seed have in common."""
         trainings = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.commands import words as option_words
-from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations, usual_column
+from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, usual_column
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.reading import read
 from sut_fairseq.experiments.records import Record, read_record
@@ -108,9 +108,11 @@ class Group:
         usual = self.experiment.evaluation.subset
         names = [name for name in found[0] if all(name in of_run for of_run in found)]
         shared = [[of_run[name] for of_run in found] for name in names]
-        return sorted(
-            shared, key=lambda all_: (not all_[0].asked.plain, all_[0].asked.subset != usual)
-        )
+
+        def rank(asked: Asked) -> tuple[bool, bool, bool]:
+            return not asked.plain, asked.subset != usual, asked.search
+
+        return sorted(shared, key=lambda all_: rank(all_[0].asked))
 
     def on_subset(self, subset: str) -> list[Evaluated]:
         """The evaluation of each run on a set, as it was trained and in the usual groups.

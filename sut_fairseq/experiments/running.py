@@ -120,9 +120,8 @@ class Trainer:
             FailedTrainingsError: at the end, if trainings failed.
             ToldToStop: if trainings were.
         """
-        new = [run for run in runs if not self._is_there(run)]
-        for run in new:
-            self._write_record(run)
+        for run in runs:
+            self._is_there(run)
         if self._jobs == 1:
             failures = [self._one(run, finish) for run in runs]
         else:
@@ -160,7 +159,6 @@ class Trainer:
 
     def _write_record(self, run: Run) -> None:
         """Write the record of a new run."""
-        run.folder.mkdir(parents=True, exist_ok=True)
         chosen = run.choice
         record = Record(
             experiment=run.called,
@@ -181,7 +179,10 @@ class Trainer:
             return ""
         device = self._devices.get()
         try:
+            run.folder.mkdir(parents=True, exist_ok=True)
             with training_process.locked(run.folder) as lock:
+                if not self._is_there(run):  # asked here, where no other process can write one
+                    self._write_record(run)
                 for training in run.trainings(self._machine):
                     failure = self._stage(run, training, device, lock)
                     if failure or self._stopped.is_set():

@@ -12,14 +12,13 @@ from typing import Any
 from sut_fairseq.models import encoder_classifier, recurrent_classifier  # noqa: F401
 from sut_fairseq.models.architectures import DATA_ROUTER, register_architecture
 
-_ROUTER = {key: value for key, value in DATA_ROUTER.items() if key != "decoder_block"}
+# With relative positions the authors' models read the embedded words as they are. A copy gate could
+# not restore what dropout takes from them before the first step.
+_INTACT = dict(no_token_positional_embeddings=True, embedding_dropout=0.0)
+_ROUTER = {key: value for key, value in DATA_ROUTER.items() if key != "decoder_block"} | _INTACT
 
 _TRANSFORMER = dict(attention_positions="none", activation_fn="relu")
-_RELATIVE = dict(
-    _TRANSFORMER,
-    attention_positions="transformer-xl",
-    no_token_positional_embeddings=True,
-)
+_RELATIVE = dict(_TRANSFORMER, **_INTACT, attention_positions="transformer-xl")
 _GATED = dict(encoder_block="data-router", copy_gate_update="tanh", copy_gate_dropout=0.1)
 
 # What is computed, whatever the sizes.
@@ -33,7 +32,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     ),
     "_geometric": dict(
         _TRANSFORMER,
-        no_token_positional_embeddings=True,
+        **_INTACT,
         attention_distribution="geometric",
         attention_positions="direction",
     ),
@@ -70,7 +69,7 @@ _ENCODERS: dict[str, dict[str, Any]] = {
     "ndr_ctl_geometric": _CTL_PLAIN,
     "ndr_arithmetic": _ARITHMETIC,
     "ndr_arithmetic_transformer": _ARITHMETIC_PLAIN,
-    "ndr_arithmetic_rel": _ARITHMETIC_PLAIN,
+    "ndr_arithmetic_rel": dict(_ARITHMETIC_PLAIN, attention_query_dropout=0.1),
     "ndr_arithmetic_abs_rel_gate": _ARITHMETIC,
     "ndr_listops": dict(_LISTOPS, **_LISTOPS_GATE),
     "ndr_listops_transformer": _LISTOPS_PLAIN,

@@ -37,6 +37,9 @@ class EncoderClassifierConfig(UniversalTransformerConfig):
     readout: ChoiceEnum(list(_READOUTS)) = field(  # type: ignore[valid-type]
         default="last", metadata={"help": "column that the label is read from: begin or end token"}
     )
+    embedding_dropout: Optional[float] = field(
+        default=None, metadata={"help": "dropout of embedded words (default: --dropout)"}
+    )
     training_steps_beyond_length: Optional[int] = field(
         default=None,
         metadata={
@@ -86,7 +89,7 @@ class EncoderClassifier(Classifier):
             token_embedding(task.source_dictionary, cfg.encoder_embed_dim),
             max_positions=cfg.max_source_positions,
             absolute_positions=not cfg.no_token_positional_embeddings,
-            dropout=cfg.dropout,
+            dropout=cfg.dropout if cfg.embedding_dropout is None else cfg.embedding_dropout,
         )
         check_looks_nowhere(cfg)
         stack = build_stack(cfg, "encoder")

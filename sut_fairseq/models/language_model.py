@@ -48,13 +48,33 @@ _let_fairseq_read_sentences()
 
 @dataclass
 class LanguageModelConfig(UniversalTransformerConfig):
-    """The options of the decoder; where one of its own is not given, the encoder's counts."""
+    """The options of a decoder.
+
+    Sizes of its own that are not given (`decoder_embed_dim`, `decoder_ffn_embed_dim`,
+    `decoder_attention_heads`) are the encoder's; what else describes an encoder has no effect, and
+    the log says so.
+    """
 
     max_target_positions: Optional[int] = field(  # type: ignore[assignment]
         default=II("task.max_target_positions"),
         metadata={"help": "greatest number of tokens in a text (default: --tokens-per-sample)"},
     )
     tokens_per_sample: int = II("task.tokens_per_sample")
+
+
+def _warn_of_encoder_options(cfg: LanguageModelConfig) -> None:
+    """Say which options are set in vain; checkpoints with such options still load."""
+    usual = LanguageModelConfig()
+    for name in ("block", "layers", "normalize_before", "halting"):
+        value = getattr(cfg, f"encoder_{name}")
+        if str(value) != str(getattr(usual, f"encoder_{name}")):
+            logger.warning(
+                "encoder_%s %s means nothing for a language model: what counts is decoder_%s, %s",
+                name,
+                value,
+                name,
+                getattr(cfg, f"decoder_{name}"),
+            )
 
 
 @register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
@@ -77,6 +97,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         """
         prepare_process()
         cfg = LanguageModelConfig.complete(cfg)
+        _warn_of_encoder_options(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         embed_dim = decoder_embed_dim(cfg)
         stack = build_stack(cfg, "decoder", reads_encoder=False)

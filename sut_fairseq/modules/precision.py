@@ -1,4 +1,4 @@
-"""Where half precision would not do: softmax, positions, and what is added up over steps."""
+"""Where half precision would not do: softmax, positions, and what halting and routing add up."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
@@ -332,9 +333,14 @@ def test_a_wide_window_clips_nothing() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
-    "num_buckets, max_distance", [(32, 128), (4, 3), (6, 50), (10, 9), (8, 64)]
+    "num_buckets, max_distance", [(32, 128), (4, 3), (6, 50), (10, 9), (8, 64), (32, 16)]
 )
 def test_buckets(num_buckets: int, max_distance: int, causal: bool) -> None:
+    if causal and max_distance <= num_buckets // 2:
+        sentence = "must be greater than 16, .* with `attention_buckets` 32, but is 16 instead"
+        with pytest.raises(InputError, match=sentence):
+            RelativeBuckets(1, num_buckets=num_buckets, max_distance=max_distance, causal=True)
+        return
     positions = RelativeBuckets(
         1, num_buckets=num_buckets, max_distance=max_distance, causal=causal
     )

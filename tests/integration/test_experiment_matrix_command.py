@@ -38,7 +38,7 @@ def test_two_models_on_two_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert read_record(second).sessions and not read_record(second).finished()
 
     done = run(NAME, *words(MATRIX), cwd=tmp_path).stdout
-    assert "already trained: lstm, seed 1" in done and "4 of 4 cells are finished" in done
+    assert "already trained: lstm, seed 1" in done and "4 of 4 runs are finished" in done
     assert (cells["lstm", "arithmetic"] / "run.json").read_text() == first_record
     outcomes = [one.outcome for one in read_record(second).sessions]
     assert outcomes[0] == "killed" and outcomes[-2:] == ["finished", "finished"]

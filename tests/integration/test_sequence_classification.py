@@ -119,6 +119,23 @@ def test_every_architecture_scores_labels(arch: str) -> None:
     assert scores.shape == (2, 16) and scores.isfinite().all()
 
 
+@pytest.mark.parametrize(
+    ("arch", "dropped"),
+    [
+        ("ndr_ctl", 0),
+        ("ndr_ctl_geometric", 0),
+        ("ndr_listops_rel", 0),
+        ("ndr_ctl_transformer", 0.1),
+    ],
+)
+def test_relative_positions_leave_embedded_words_intact(arch: str, dropped: float) -> None:
+    """As in the authors' code; a copy gate would hand on what dropout makes of them."""
+    model, _ = untrained.build(arch, 20)
+    assert model.encoder.embedding.dropout.p == dropped
+    model, _ = untrained.build(arch, 20, ["--embedding-dropout", "0.3"])
+    assert model.encoder.embedding.dropout.p == 0.3
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_trains_resumes_and_is_evaluated(name: str, data: Path, tmp_path: Path) -> None:
     for updates in (2, 4):

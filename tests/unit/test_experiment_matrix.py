@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import statistics
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ import yaml
 
 from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.complexity import count
-from sut_fairseq.cli import _experiment_figures, experiment
+from sut_fairseq.cli import _experiment_figures, _experiment_matrix, experiment
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import grid, grid_results, keeping, pages, reading, records, results
 from sut_fairseq.experiments.commands import Machine
@@ -23,7 +24,7 @@ from sut_fairseq.experiments.costs import Costs, read_costs, write_costs
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.grid import Grid, read_grid
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.running import Run, Trainer
+from sut_fairseq.experiments.running import FailedTrainingsError, Run, Trainer
 from tests.unit import test_experiment_tables as tables
 
 GRID = read_grid()
@@ -257,6 +258,8 @@ def test_cells(tmp_path: Path) -> None:
     cell(tmp_path, "rel", "cogs", {"all": 99.0}, size="long")
     other = Data(folder="data-bin/arithmetic", digest="d", options=["--sizes 900 9 9 9"])
     cell(tmp_path, "ndr", "arithmetic", {"7": 9.0, "8": 9.0, "all": 9.0}, data=other)
+    length = Data(folder="data-bin/cogs", dataset="scan", split="length", digest="d")
+    cell(tmp_path, "lstm", "cogs", {"all": 99.0}, data=length)
     cogs = replace(GRID.columns["cogs"], impossible={"mix": "it is too slow"})
     found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, "cogs": cogs}))
     assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
@@ -265,10 +268,69 @@ def test_cells(tmp_path: Path) -> None:
     sut = found["sut", "cogs"]
     assert (str(sut), sut.remark) == ("3.0†", "5 updates (`--updates`)")
     assert found["ndr", "arithmetic"].remark == "data made with --sizes 900 9 9 9"
+    assert found["lstm", "cogs"].remark == "other data (scan length)"
     assert str(found["ut", "cogs"]) == "not evaluated"
     assert str(found["ndr", "cogs"]) == "not finished"
     assert str(found["rel", "cogs"]) == "not run"  # in this size
     assert (str(found["mix", "cogs"]), found["mix", "cogs"].remark) == ("–", "it is too slow")
+
+
+def test_the_best_of_a_column_is_bold(tmp_path: Path) -> None:
+    """All of several equal ones, but none of a training that was cut short."""
+    for row, score in (("lstm", 99.96), ("ut", 100.0), ("sut", 98.0)):
+        cell(tmp_path, row, "ctl-backward", {"all": score})
+    cell(tmp_path, "ndr", "ctl-backward", {"all": 100.0}, updates=5)
+    groups = results.collect(records.find_runs([tmp_path]))
+    text = grid_results.markdown(grid_results.table(GRID, groups, "small"))
+    lines = [line.split("|") for line in text.splitlines() if "| not run" in line]
+    shown = {line[1].strip(): line[2].strip() for line in lines}
+    assert [shown[name] for name in ("LSTM", "UT", "SUT", "NDR")] == [
+        *("**100.0**", "**100.0**", "98.0", "100.0†"),
+    ]
+
+
+def test_cells_of_other_data_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`data-prep/ctl.sh --out data-bin/ctl-backward` makes forward data."""
+    monkeypatch.chdir(tmp_path)
+    data = Data(folder="data-bin/ctl-backward", dataset="ctl", split="forward", digest="d")
+    monkeypatch.setattr(grid, "_data", lambda experiment: data)
+    part = GRID.only(["ndr"], ["ctl-backward"])
+    sentence = r"other data than those of the column: .*ctl-backward \(ctl, split forward\)"
+    with pytest.raises(InputError, match=sentence):
+        grid.runs(part, size="small", seeds=[1], updates=None, out=tmp_path)
+
+
+def test_sizes_have_folders_of_their_own() -> None:
+    part = GRID.only(["ndr"], ["cogs"])
+    folders = [
+        grid.runs(part, size=size, seeds=[1], updates=None, out=Path("m"), only_listed=True)[0]
+        for size in ("small", "long")
+    ]
+    assert [one.folder.name for one in folders] == ["ndr-seed-1", "ndr-long-seed-1"]
+
+
+def test_a_cell_that_cannot_be_evaluated_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(run: Run) -> None:
+        raise RuntimeError("no such operator")
+
+    monkeypatch.setattr(_experiment_matrix, "_measure", fail)
+    monkeypatch.setattr(_experiment_matrix, "_is_measured", lambda *of_run: False)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    data = Data(folder="data-bin/cogs", dataset="cogs", digest="d")
+    monkeypatch.setattr(grid, "_data", lambda experiment: data)
+    part = GRID.only(["lstm", "ndr"], ["cogs"])
+    cells = grid.runs(part, size="small", seeds=[1], updates=None, out=tmp_path / "m")
+
+    def train(runs: list[Run], arguments: object, say: Any, finish: Any) -> None:
+        Trainer(Machine(0), jobs=1, say=say).train(runs, finish)
+
+    monkeypatch.setattr(_experiment_matrix, "train", train)
+    with pytest.raises(FailedTrainingsError) as caught:
+        _experiment_matrix._run(cells, argparse.Namespace())
+    reason = "seed 1 could not be evaluated: RuntimeError: no such operator"
+    assert str(caught.value) == f"cogs, lstm, {reason}; cogs, ndr, {reason}"
 
 
 def test_whole_trainings_come_first(tmp_path: Path) -> None:

@@ -104,6 +104,32 @@ def test_unfinished_trainings_are_named(
     assert line == f"{runs[1]} is not finished: its results are those of the training so far."
 
 
+def test_one_run_that_cannot_be_evaluated_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = []
+
+    def by_groups(run: Path, *others: object) -> None:
+        seen.append(run)
+        if len(seen) == 1:
+            raise InputError(f"{run} has no checkpoint.")
+
+    monkeypatch.setattr(_experiment_evaluation, "by_groups", by_groups)
+    runs = [run(tmp_path, "ndr", seed, {"all": 99.0}) for seed in (1, 2)]
+    assert experiment.main(["evaluate", *map(str, runs)]) == 2
+    assert seen == runs
+    assert capsys.readouterr().err.splitlines() == [
+        f"{runs[0]} has no checkpoint.",
+        "sut-experiment: error: 1 of 2 runs could not be evaluated, see above.",
+    ]
+    # One log, or one folder of results, would be used for all of them.
+    for option in ("--log", "--out"):
+        assert experiment.main(["evaluate", *map(str, runs), option, "x"]) == 2
+        sentence = f"{option} means nothing for 2 runs at a time: leave it out."
+        assert capsys.readouterr().err == f"sut-experiment: error: {sentence}\n"
+    assert seen == runs
+
+
 @pytest.mark.parametrize(("option", "value"), [("--beam", "4"), ("--cpu", ""), ("--out", "x")])
 def test_a_sweep_takes_no_options_of_translations(
     option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -128,10 +154,21 @@ def test_evaluations_before_the_end_of_training_do_not_count(tmp_path: Path) -> 
 
 
 def test_the_best_runs_speak(tmp_path: Path) -> None:
-    """More than one seed before one, then the better result."""
+    """More than one seed before one, then longer trainings, then the better result."""
     one = run(tmp_path, "ndr", 1, {"all": 99.9}, updates=1)
     two = [run(tmp_path, "ndr", seed, {"all": 98.5}, updates=2) for seed in (1, 2)]
     assert verdict([one, *two]).row.mean == 98.5  # type: ignore[union-attr]
+    longer = [run(tmp_path, "ndr", seed, {"all": 97.0}, updates=3) for seed in (1, 2, 3)]
+    assert verdict([one, *two, *longer]).row.mean == 97.0  # type: ignore[union-attr]
+
+
+def test_an_evaluation_with_a_search_comes_second(tmp_path: Path) -> None:
+    """Its file comes first by the alphabet."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    evaluate(path, FORWARD, {"all": 12.0}, Asked(by="depth", search=True))
+    (group,) = results.collect([path])
+    assert [one[0].asked.search for one in group.evaluations()] == [False, True]
+    assert verdict([path]).row.mean == 99.0  # type: ignore[union-attr]
 
 
 def test_the_mean_over_splits(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_refused_call_leaves_nothing_behind(
 ) -> None:
     """Had it written records of other settings, later calls would be refused as well."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Trainer, "_one", lambda *arguments: "")
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
     trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
     trainer.train(cells(tmp_path, seeds=(2,)))
     others = cells(tmp_path, updates=7, seeds=(1, 2))
@@ -132,7 +132,7 @@ def test_options_of_the_machine_are_none_of_the_run(
 ) -> None:
     """So a training on many machines at the paper's size is one of the paper's size."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Trainer, "_one", lambda *arguments: "")
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
     (run,) = cells(tmp_path)
     own = commands.read_words(["--distributed-world-size", "16", "--lr", "0.1"])
     run = replace(run, choice=replace(run.choice, own=own))

@@ -186,3 +186,14 @@ def test_halting_losses() -> None:
     nothing = halting(0, 0.0, 0, 0)
     assert losses.expected_depth(nothing).isfinite() and nothing.skipped.isfinite()
     assert float(losses.remainder(nothing)) == 0
+
+
+@pytest.mark.parametrize("loss", ROUTING_LOSSES)
+def test_nothing_counted_gives_gradients_of_zero(
+    loss: Callable[[RoutingStatistics], Tensor],
+) -> None:
+    """A batch of padding alone must not spoil the router: terms of weight 0 are added, too."""
+    scores = torch.randn(3, NUM_EXPERTS, requires_grad=True)
+    value = loss(statistics_of(scores, 2, torch.zeros(3)))
+    (gradient,) = torch.autograd.grad(value, scores, allow_unused=True)
+    assert float(value) == 0 and (gradient is None or not gradient.any())

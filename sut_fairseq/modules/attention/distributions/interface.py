@@ -30,6 +30,6 @@ class Distribution(nn.Module, ABC):
             positions: position of each query among the keys, `(rows or 1, width)`.
 
         Returns:
-            weights of the shape and dtype of `scores`, exactly 0 at hidden keys and finite in
-            rows that see no key.
+            weights of the shape and dtype of `scores`: exactly 0 at hidden keys, but in rows that
+            see no key any finite ones.
         """

@@ -29,20 +29,21 @@ class RelativeBuckets(Scores):
     ) -> None:
         super().__init__()
         check(num_buckets >= 4, "attention_buckets", "at least 4", num_buckets)
+        self.per_direction = num_buckets if causal else num_buckets // 2
         check(
-            max_distance > num_buckets // 2,
+            max_distance > self.per_direction // 2,
             "attention_max_distance",
-            f"greater than half of `attention_buckets` ({num_buckets})",
+            f"greater than {self.per_direction // 2}, the number of offsets that have a bucket of "
+            f"their own with `attention_buckets` {num_buckets}",
             max_distance,
         )
-        self.num_buckets = num_buckets
         self.max_distance = max_distance
         self.causal = causal
         self.bias = nn.Parameter(torch.zeros(num_heads, num_buckets))
 
     def bucket(self, offset: Tensor) -> Tensor:
         """Bucket of each offset (key position minus query position), any shape, int64."""
-        per_direction = self.num_buckets if self.causal else self.num_buckets // 2
+        per_direction = self.per_direction
         distance = (-offset).clamp(min=0) if self.causal else offset.abs()
         exact = per_direction // 2
         logarithm = torch.log(distance.clamp(min=1) / exact) / math.log(self.max_distance / exact)
