@@ -95,16 +95,17 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 def _train(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
-    data = _data(experiment, arguments)
     own = commands.read_words(arguments.own)
     size = arguments.size or next(iter(experiment.sizes))
-    runs = []
-    models = arguments.models or [next(iter(experiment.models))]
-    several = len(models) * len(arguments.seeds) > 1
-    _check_out(arguments.out, several)
-    for model in dict.fromkeys(models):
-        choice = Choice(model, size, arguments.without, arguments.updates, own)
+    models = dict.fromkeys(arguments.models or [next(iter(experiment.models))])
+    choices = [Choice(model, size, arguments.without, arguments.updates, own) for model in models]
+    for choice in choices:
         check_choice_of(experiment, choice)
+    data = _data(experiment, arguments)
+    runs = []
+    several = len(choices) * len(arguments.seeds) > 1
+    _check_out(arguments.out, several)
+    for choice in choices:
         for seed in dict.fromkeys(arguments.seeds):
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
             called = _called(experiment)
@@ -128,7 +129,7 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
     """The prepared folder to train on, or the data that the task draws.
 
     Raises:
-        InputError: if it is not there.
+        InputError: if it is not there, unless the training is only shown.
     """
     if experiment.generate:
         if arguments.data is not None:
@@ -140,6 +141,8 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
         return provenance.describe_drawn(dataset, split, experiment.generate[split])
     folder: Path = arguments.data or preparing.folder_of(experiment, arguments.split)
     if arguments.data is None and not folder.is_dir():
+        if arguments.dry_run:
+            return Data(folder=str(folder.resolve()))
         split = f" --split {arguments.split}" if arguments.split else ""
         raise InputError(
             f"there is no folder {folder}: make it with `{NAME} prepare {arguments.name}{split}`, "

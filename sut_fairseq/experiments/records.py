@@ -12,7 +12,7 @@ from typing import Any
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json, write_json
 from sut_fairseq.experiments.provenance import Code, Computer, Data
-from sut_fairseq.experiments.schema import Settings
+from sut_fairseq.experiments.schema import Settings, Value
 from sut_fairseq.experiments.typed import Place, build
 
 RECORD = "run.json"
@@ -98,7 +98,7 @@ class Record:
     def key(self) -> tuple[Any, ...]:
         """What runs that differ in nothing but the seed have in common."""
         trainings = {
-            stage: {name: value for name, value in options.items() if name != "seed"}
+            stage: {name: _plain(value) for name, value in options.items() if name != "seed"}
             for stage, options in self.trainings.items()
         }
         chosen = (self.experiment, self.model, self.size, self.without, self.data.digest)
@@ -165,12 +165,20 @@ def find_runs(folders: list[Path]) -> list[Path]:
     return list(found)
 
 
+def _plain(value: Value) -> Value:
+    """A setting as it compares: on a command line a number is text, and 1e-3 is 0.001."""
+    try:
+        return value if isinstance(value, bool) or value is None else float(value)
+    except ValueError:
+        return value
+
+
 def differences(before: dict[str, Settings], after: dict[str, Settings]) -> list[str]:
     """Options in which the trainings of two runs differ, as `name (old, now new)`."""
     found = []
     for stage in {**before, **after}:
         old, new = before.get(stage, {}), after.get(stage, {})
         for name in {**old, **new}:
-            if old.get(name) != new.get(name):
+            if _plain(old.get(name)) != _plain(new.get(name)):
                 found.append(f"{name} ({old.get(name)}, now {new.get(name)})")
     return list(dict.fromkeys(found))

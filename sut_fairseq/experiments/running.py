@@ -147,14 +147,21 @@ class Trainer:
                 raise
 
     def _is_there(self, run: Run) -> bool:
-        """Whether the run has been started.
+        """Whether the run has been started; one that has saved nothing yet may be replaced.
 
         Raises:
             InputError: if the folder holds another run.
         """
         if not (run.folder / records.RECORD).exists():
             return False
-        check_same(run, records.read_record(run.folder), self._machine)
+        record = records.read_record(run.folder)
+        try:
+            check_same(run, record, self._machine)
+        except InputError:
+            finished = any(one.outcome == "finished" for one in record.sessions)
+            if finished or any(run.folder.rglob("checkpoint*.pt*")):
+                raise
+            return False
         return True
 
     def _write_record(self, run: Run) -> None:

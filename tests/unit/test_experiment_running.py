@@ -79,11 +79,34 @@ def test_a_refused_call_leaves_nothing_behind(
     trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
     trainer.train(cells(tmp_path, seeds=(2,)))
     others = cells(tmp_path, updates=7, seeds=(1, 2))
+    (others[1].folder / "checkpoints").mkdir()
+    (others[1].folder / "checkpoints" / "checkpoint_last.pt").touch()
     with pytest.raises(InputError, match=r"lstm-seed-2 holds a run of other settings: "):
         trainer.train(others)
     assert not others[0].folder.exists()
     trainer.train(cells(tmp_path, seeds=(1, 2)))
     assert records.read_record(others[0].folder).updates == 9
+
+
+def test_a_run_that_saved_nothing_may_have_other_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the folder of a misspelt call can be used again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    trainer.train(cells(tmp_path, updates=7))
+    (run,) = cells(tmp_path, updates=9)
+    trainer.train([run])
+    assert records.read_record(run.folder).updates == 9
+
+
+def test_numbers_of_the_command_line_are_those_of_the_file() -> None:
+    before = {"": {"lr": "1e-3", "dropout": 0.3, "arch": "x", "share": True}}
+    assert not records.differences(before, {"": {**before[""], "lr": 0.001, "dropout": "0.3"}})
+    assert records.differences(before, {"": {**before[""], "dropout": "0.2", "share": None}}) == [
+        *("dropout (0.3, now 0.2)", "share (True, now None)"),
+    ]
 
 
 @pytest.mark.parametrize(
