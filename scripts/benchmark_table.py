@@ -44,7 +44,10 @@ ROWS = (
         "beam search, `sut_base` / Transformer of equal MACs: tokens per second",
         *("high", "decode", "to_transformer"),
     ),
-    Row("beam search, two thirds of all steps skipped / none: time", "low", "decode", "time_at_0.7"),
+    Row(
+        "beam search, two thirds of all steps skipped / none: time",
+        *("low", "decode", "time_at_0.7"),
+    ),
     Row("encoder, half of all steps skipped / none: time", "low", "halting", "time_at_0.5"),
     Row("encoder, 80 % of all steps skipped / none: time", "low", "halting", "time_at_0.8"),
     Row("experts / dense layer of equal MACs: tokens per second", "high", "experts", "to_dense"),
