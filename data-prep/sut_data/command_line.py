@@ -7,6 +7,7 @@ error: a wrong command line with status 2, a wrong input with the command's own 
 from __future__ import annotations
 
 import argparse
+import difflib
 import gc
 import io
 import os
@@ -15,7 +16,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sut_data.errors import InputError
 from sut_data.interrupts import INTERRUPTED, interruptible
@@ -67,6 +68,26 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=_Formatter,
         )
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; of an unknown option the error names the nearest one of that very command."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            chosen = self._chosen(found)
+            known = [name for name in chosen._option_string_actions if name.startswith("--")]
+            word = unknown[0].partition("=")[0]
+            near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
+            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            chosen.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found
+
+    def _chosen(self, found: argparse.Namespace) -> argparse.ArgumentParser:
+        """The parser of the command that was given, of those that have several."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                chosen: argparse.ArgumentParser = action.choices[getattr(found, action.dest)]
+                return chosen
+        return self
 
     def error(self, message: str) -> NoReturn:
         """Print the message, point at `--help` and exit with status 2."""

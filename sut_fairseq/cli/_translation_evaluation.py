@@ -81,6 +81,12 @@ def evaluate(
         InputError: for folders that are not what they should be, or if a part fails.
     """
     reference = data / "text" / f"{options.subset}.tgt"
+    there = sorted(path.stem for path in reference.parent.glob("*.tgt"))
+    if there and not reference.is_file():
+        raise InputError(
+            f"--data {data} has no set `{options.subset}`: name one of {', '.join(there)} with "
+            "--subset."
+        )
     if not reference.is_file():
         raise InputError(
             f"--data {data} has no text/{options.subset}.tgt: make the folder with `sut-prepare` "

@@ -275,7 +275,11 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
         ("train scan --updates 0", "must be a whole number of at least 1, but is `0`"),
         ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
         ("train mine.yaml", "mine.yaml cannot be read as a YAML file"),
-        ("train scan --fast", "unrecognized arguments: --fast"),
+        (
+            "train scan --splt length",
+            "--splt length (did you mean `--split`?); see `sut-experiment train --help`.",
+        ),
+        ("train scan --fast", "unrecognized arguments: --fast; see `sut-experiment train --help`."),
         ("prepare scan --split nosuch", "not `nosuch`"),
         ("list -- --lr 1", "list takes no options after --."),
         ("evaluate", "no run is given: name folders that `sut-experiment train` made, or --data"),
