@@ -45,8 +45,8 @@ def _why(path: str, overrides: Mapping[str, Any], error: Exception) -> str:
     """Why fairseq cannot make a model of a checkpoint, in a sentence."""
     if isinstance(error, FileNotFoundError):
         return (
-            f"there is no dictionary `{error.filename}`, which the model needs: name the folder of "
-            "the prepared data with --data."
+            f"there is no `{error.filename}`, where the model's dictionaries should be: name the "
+            "folder of the prepared data with --data."
         )
     if "loading state_dict" not in str(error):
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"

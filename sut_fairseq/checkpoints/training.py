@@ -118,7 +118,8 @@ def _choose(cfg: Any, suffix: str) -> Path | None:
     """The checkpoint of the save folder to go on from; None: fairseq finds what there is.
 
     Raises:
-        InputError: the one that was given by hand, or that begins a training, is damaged.
+        InputError: the one that was given by hand is not there, or damaged, or so is the one that
+            begins a training.
     """
     folder = Path(cfg.save_dir)
     writing.clear_leftovers(folder)
@@ -130,6 +131,11 @@ def _choose(cfg: Any, suffix: str) -> Path | None:
         given = getattr(cfg, "continue_once", None) or cfg.finetune_from_model
     else:
         given = given.replace(".pt", f"{suffix}.pt")
+        if "://" not in given and not Path(given).exists():
+            raise InputError(
+                f"--restore-file {given}: there is no such file; name one that there is, or leave "
+                "the option out."
+            )
     if given is not None and Path(given).exists():
         check_whole(given)
     return None

@@ -81,11 +81,11 @@ def evaluate(
         InputError: for folders that are not what they should be, or if a part fails.
     """
     reference = data / "text" / f"{options.subset}.tgt"
-    there = sorted(path.stem for path in reference.parent.glob("*.tgt"))
+    sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
+    there = ", ".join(name for name in sets if not name.endswith(".raw"))
     if there and not reference.is_file():
         raise InputError(
-            f"--data {data} has no set `{options.subset}`: name one of {', '.join(there)} with "
-            "--subset."
+            f"--data {data} has no set `{options.subset}`: name one of {there} with --subset."
         )
     if not reference.is_file():
         raise InputError(

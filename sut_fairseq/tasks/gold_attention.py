@@ -18,6 +18,7 @@ from sut_fairseq import metrics
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.metrics import GreedyOutcome
+from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.columns import column_names, read_column
 
 _MOST_DIGITS = 9
@@ -49,8 +50,12 @@ class GoldAttentionTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, which is to report its attention if it can."""
+        """Build the model, which is to report its attention if it can.
+
+        Its checkpoints keep the words of both dictionaries, those of fairseq's models too.
+        """
         model = super().build_model(cfg, from_checkpoint)
+        keep_words(model, self.src_dict.symbols, self.tgt_dict.symbols)
         if hasattr(model.decoder, "reports_attention"):
             model.decoder.reports_attention = True
         return model

@@ -158,7 +158,9 @@ def test_data_that_is_gone(trained: Path, data: Path, tmp_path: Path) -> None:
     state["cfg"]["task"]["data"] = str(tmp_path / "gone")
     torch.save(state, tmp_path / "checkpoint.pt")
     finished = run("sut-macs", "--path", tmp_path / "checkpoint.pt", ok=False)
-    assert_refused(finished, "gone`): name the folder that holds them with --data.")
+    assert_refused(
+        finished, "gone`, where the model's dictionaries should be: name the folder of the prepared"
+    )
     shutil.copytree(data, tmp_path / "moved")
     moved = ("--data", tmp_path / "moved")
     assert run("sut-macs", "--path", tmp_path / "checkpoint.pt", *moved).stdout

@@ -272,6 +272,19 @@ def test_a_checkpoint_given_by_hand_is_not_replaced(
         assert given.exists()
 
 
+def test_a_mistyped_checkpoint_begins_nothing_anew(
+    data: Path, each: tuple[Finished, Path], tmp_path: Path
+) -> None:
+    """fairseq would train from the beginning, over the checkpoints that are there."""
+    shutil.copytree(each[1], tmp_path, dirs_exist_ok=True)
+    before = (tmp_path / "checkpoint_last.pt").read_bytes()
+    given = tmp_path / "checkpoint_typo.pt"
+    refused = train(data, tmp_path, *TINY, *EACH, "--restore-file", given, ok=False)
+    sentence = f"error: --restore-file {given}: there is no such file; name one that there is, or "
+    assert refused.status == 1 and refused.last_line.startswith(sentence)
+    assert (tmp_path / "checkpoint_last.pt").read_bytes() == before
+
+
 def test_nothing_whole_is_left(data: Path, whole: tuple[Finished, Path], tmp_path: Path) -> None:
     last = tmp_path / "checkpoint_last.pt"
     last.write_bytes((whole[1] / last.name).read_bytes()[:-5000])
