@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
@@ -20,6 +21,8 @@ def show_input_errors_as_sentences() -> None:
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
+        # Hydra prints tracebacks itself, unless it is told to leave them to Python.
+        os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
 
 def is_command() -> bool:

@@ -30,6 +30,7 @@ IGNORED = "ignored"
 
 _LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 _BACKENDS = ("pytorch_ddp", "c10d", "legacy_ddp", "no_c10d")
+_ALLOWED = "pytorch_ddp or legacy_ddp"
 _START = "torchrun --nproc-per-node 2 $(which fairseq-train) ... --cpu"
 
 
@@ -45,8 +46,7 @@ def join_workers(arguments: Namespace) -> None:
     """
     if not hasattr(arguments, "distributed_world_size"):
         return
-    backend = str(arguments.ddp_backend)
-    check(backend in _BACKENDS, "ddp_backend", "pytorch_ddp or legacy_ddp", backend)
+    check_training(arguments, arguments)
     on_cpu = arguments.cpu or not torch.cuda.is_available()
     launched = launched_workers()
     if launched > 1:
@@ -68,6 +68,25 @@ def join_workers(arguments: Namespace) -> None:
             f"launcher ({_START})."
         )
     arguments.load_checkpoint_on_all_dp_ranks = True
+
+
+def check_training(workers: Any, checkpoints: Any) -> None:
+    """Refuse ways of training that these models, or the safety of their checkpoints, do not know.
+
+    Args:
+        workers: fairseq's options of distributed training.
+        checkpoints: fairseq's options of checkpoints.
+
+    Raises:
+        InputError: naming the option.
+    """
+    backend = str(workers.ddp_backend)
+    check(backend in _BACKENDS, "ddp_backend", _ALLOWED, backend)
+    if checkpoints.write_checkpoints_asynchronously:
+        raise InputError(
+            "--write-checkpoints-asynchronously keeps no checkpoint_last.pt, and a killed training "
+            "can leave half a file: leave the option out."
+        )
 
 
 def launched_workers() -> int:
@@ -93,8 +112,12 @@ def prepare_workers() -> None:
 
     Raises:
         InputError: in a training command that was launched as one of several processes, and has
-            not joined the others.
+            not joined the others; within fairscale's wrapper for sharded parameters, where Hydra's
+            options lead without passing by an architecture.
     """
+    fairscale = sys.modules.get("fairscale.nn.wrap.auto_wrap")
+    sharded = fairscale is not None and fairscale.ConfigAutoWrap.in_autowrap_context
+    check(not sharded, "ddp_backend", _ALLOWED, "fully_sharded")
     if distributed.is_available() and distributed.is_initialized():
         if distributed.get_world_size() > 1:
             _mend_trainer()

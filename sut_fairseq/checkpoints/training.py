@@ -16,6 +16,7 @@ from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
 
 from sut_fairseq._excepthook import is_command
+from sut_fairseq._workers import check_training
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.batches import keep_batches
 from sut_fairseq.checkpoints.data_workers import keep_data_workers
@@ -28,7 +29,6 @@ from sut_fairseq.checkpoints.surplus import delete_surplus
 from sut_fairseq.errors import InputError
 
 _LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
-_SHARDED = "-shard"  # in the names of checkpoints of which every process writes a part
 
 _fairseq_save = checkpoint_utils.torch_persistent_save
 _fairseq_load = checkpoint_utils.load_checkpoint
@@ -87,8 +87,10 @@ def _save(obj: Any, filename: str, async_write: bool = False) -> None:
 
 def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, Any]:
     """`load_checkpoint`, from a whole checkpoint and with the batches of a run without a break."""
-    if not _is_ours(trainer) or _SHARDED in trainer.checkpoint_suffix:
+    if not _is_ours(trainer):
         return _fairseq_load(cfg, trainer, **passthrough)
+    # Hydra's options have passed by no architecture's.
+    check_training(trainer.cfg.distributed_training, cfg)
     found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
     start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
     extra_state, iterator = _fairseq_load(start, trainer, **passthrough)

@@ -288,3 +288,6 @@ def test_one_worker_all_of_whose_tokens_halt_after_a_step(
         assert depths["encoder"] == number_of_steps
         assert (depths["decoder"] == 1) == (number_of_steps == 1)
     assert_equal(pair, case, case)
+    if ours:
+        exact = changing(case, over_workers=True)
+        assert_equal(pair, exact, together(exact))

@@ -110,3 +110,24 @@ def test_training_pairs_may_lack_gold_attention(place: Path, tmp_path: Path) -> 
     run(*evaluate, *words("--max-sentences 20 --csv"), tmp_path / "rows.csv")
     (row,) = rows_of(tmp_path / "rows.csv")
     assert float(row["attention_loss"]) > 0
+
+
+def test_a_model_of_fairseqs_keeps_its_words(place: Path, tmp_path: Path) -> None:
+    """Dictionaries of the same size with other words would make nonsense of a checkpoint."""
+    data = shutil.copytree(place / "data", tmp_path / "data")
+    model = words(
+        "--task translation_with_gold_attention --arch transformer --encoder-layers 1 "
+        "--decoder-layers 1 --encoder-embed-dim 8 --decoder-embed-dim 8 --lr 1 --optimizer adam"
+    )
+    train = ("fairseq-train", data, *model, "--batch-size", 9, "--save-dir", tmp_path / "save")
+    on_cpu(*train, "--max-update", 1)
+    dictionary = data / "dict.tgt.txt"
+    dictionary.write_text("".join(reversed(dictionary.read_text().splitlines(keepends=True))))
+    checkpoint = tmp_path / "save" / "checkpoint_last.pt"
+    for command in (
+        (*train, "--max-update", 2),
+        ("fairseq-generate", data, *model[:2], "--path", checkpoint),
+    ):
+        refused = on_cpu(*command, ok=False)
+        assert refused.status == 1 and "Traceback" not in refused.stderr
+        assert "the target words of the data are others than those that" in refused.last_line

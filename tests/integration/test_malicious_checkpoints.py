@@ -16,6 +16,7 @@ import pytest
 import torch
 from fairseq.models import MODEL_REGISTRY
 
+import sut_fairseq
 from sut_fairseq import models
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
@@ -41,7 +42,7 @@ def canary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(trained: Path, canary: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The whole collection by name."""
+    """The whole collection of checkpoints by name."""
     folder = tmp_path_factory.mktemp("files")
     found = [
         *malice.malicious(trained, folder, canary),
@@ -50,6 +51,15 @@ def files(trained: Path, canary: Path, tmp_path_factory: pytest.TempPathFactory)
     ]
     assert not canary.exists(), "the collection itself runs nothing"
     return {path.stem: path for path in found}
+
+
+@pytest.fixture(scope="module")
+def exports(
+    trained: Path, data: Path, canary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """Weights of exported models by the names of their folders."""
+    folder = tmp_path_factory.mktemp("exports")
+    return {path.parent.name: path for path in malice.exported(trained, data, folder, canary)}
 
 
 def test_the_tricks_work(trained: Path, canary: Path, tmp_path: Path) -> None:
@@ -104,12 +114,14 @@ COMMANDS: dict[str, Command] = {
 def test_our_commands_refuse_all(
     command: str,
     files: dict[str, Path],
+    exports: dict[str, Path],
     canary: Path,
     data_with_text: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    for name, path in files.items():
+    # A folder of an experiment's checkpoints has no exported models.
+    for name, path in (files if command == "experiment" else files | exports).items():
         status = COMMANDS[command](path, data_with_text, tmp_path)
         shown = capfd.readouterr()
         assert not canary.exists(), name
@@ -169,6 +181,14 @@ def test_from_pretrained_refuses_all(
         assert str(path.name) in str(error.value) and not canary.exists(), name
     with pytest.raises(InputError, match="must be the folder of the checkpoint, but is"):
         from_pretrained(files["tar"])
+
+
+def test_load_refuses_all_exports(exports: dict[str, Path], canary: Path) -> None:
+    assert len(exports) == 30
+    for name, path in exports.items():
+        with pytest.raises(InputError):
+            sut_fairseq.load(path.parent, device="cpu")
+        assert not canary.exists(), name
 
 
 def test_every_model_of_ours_is_among_them() -> None:

@@ -32,7 +32,7 @@ def assert_same_training(one: Path, other: Path) -> None:
 
 
 def test_two_processes_are_one_with_twice_the_batches(data: Path, tmp_path: Path) -> None:
-    """In one go, and resumed in the middle of the first epoch."""
+    """In one go, and resumed in the middle of the first epoch and of the second."""
     alone, pair, resumed = (tmp_path / name for name in ("alone", "pair", "resumed"))
     expected = train(data, alone, *PLAIN, "--update-freq", 2, "--max-update", 5)
     finished = train_together(data, pair, *PLAIN, "--max-update", 5)
@@ -43,7 +43,7 @@ def test_two_processes_are_one_with_twice_the_batches(data: Path, tmp_path: Path
             assert {k: v for k, v in ours.items() if not k.endswith(tuple(timing))} == {
                 k: v for k, v in theirs.items() if not k.endswith(tuple(timing))
             }
-    for updates in (2, 5):
+    for updates in (2, 4, 5):
         train_together(data, resumed, *PLAIN, "--max-update", updates)
     assert_same_training(pair, resumed)
 
@@ -101,6 +101,14 @@ def test_the_same_with_torchrun(data: Path, tmp_path: Path) -> None:
         ),
         (
             "fairseq-train",
+            "--arch sut_tiny --criterion cross_entropy_with_auxiliary "
+            "--write-checkpoints-asynchronously",
+            {},
+            "--write-checkpoints-asynchronously keeps no checkpoint_last.pt, and a killed training "
+            "can leave half a file: leave the option out.",
+        ),
+        (
+            "fairseq-train",
             "--arch transformer --encoder-layers 1 --decoder-layers 1 --criterion "
             "cross_entropy_with_auxiliary",
             {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
@@ -109,7 +117,7 @@ def test_the_same_with_torchrun(data: Path, tmp_path: Path) -> None:
             "fairseq-hydra-train distributed_training.distributed_world_size.",
         ),
     ],
-    ids=["no rank", "fully sharded", "another model"],
+    ids=["no rank", "fully sharded", "asynchronous", "another model"],
 )
 def test_never_copies(
     command: str,
@@ -127,12 +135,27 @@ def test_never_copies(
 
 
 def test_hydra_never_copies(data: Path, repository: Path, tmp_path: Path) -> None:
-    launched = launch(
+    launched = launch(*hydra(data, repository, tmp_path), ok=False)
+    sentence = "a launcher started 2 processes, but fairseq would train a copy of the model in each"
+    assert all(finished.status for finished in launched)
+    assert all("Traceback" not in finished.stderr for finished in launched)
+    assert any(finished.last_line.startswith(f"error: {sentence}") for finished in launched)
+
+
+def test_hydra_refuses_what_fairseq_train_refuses(
+    data: Path, repository: Path, tmp_path: Path
+) -> None:
+    slow_mo = "distributed_training.ddp_backend=slowmo"
+    finished = run(*hydra(data, repository, tmp_path), slow_mo, ok=False)
+    assert finished.status == 1 and "Traceback" not in finished.stderr
+    allowed = "`ddp_backend` must be pytorch_ddp or legacy_ddp"
+    assert finished.last_line == f"error: {allowed}, but is slowmo instead."
+
+
+def hydra(data: Path, repository: Path, out: Path) -> tuple[object, ...]:
+    return (
         "fairseq-hydra-train", "--config-dir", repository / "docs",
         "--config-name", "hydra_example", f"task.data={data}",
-        f"common.user_dir={repository / 'sut_fairseq'}", f"checkpoint.save_dir={tmp_path}",
-        f"hydra.run.dir={tmp_path / 'outputs'}", "common.cpu=true", ok=False,
+        f"common.user_dir={repository / 'sut_fairseq'}", f"checkpoint.save_dir={out}",
+        f"hydra.run.dir={out / 'outputs'}", "common.cpu=true",
     )  # fmt: skip
-    assert all(finished.status for finished in launched)
-    sentence = "a launcher started 2 processes, but fairseq would train a copy of the model in each"
-    assert any(sentence in finished.stderr for finished in launched)

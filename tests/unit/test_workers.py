@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ def typed(**options: Any) -> Namespace:
         device_id=0,
         ddp_backend="pytorch_ddp",
         load_checkpoint_on_all_dp_ranks=False,
+        write_checkpoints_asynchronously=False,
     )
     return Namespace(**{**defaults, **options})
 
@@ -103,6 +106,16 @@ def test_fairseqs_own_processes_for_several_gpus(environment: pytest.MonkeyPatch
 def test_other_kinds_of_data_parallelism(environment: pytest.MonkeyPatch, backend: str) -> None:
     with pytest.raises(InputError, match=f"pytorch_ddp or legacy_ddp, but is {backend} instead"):
         join_workers(typed(ddp_backend=backend))
+
+
+def test_sharding_that_no_command_line_showed(environment: pytest.MonkeyPatch) -> None:
+    """Hydra's options are seen by no architecture, but fairscale has begun to wrap."""
+    wrapping = SimpleNamespace(ConfigAutoWrap=SimpleNamespace(in_autowrap_context=True))
+    environment.setitem(sys.modules, "fairscale.nn.wrap.auto_wrap", wrapping)
+    with pytest.raises(InputError, match="pytorch_ddp or legacy_ddp, but is fully_sharded instead"):
+        prepare_workers()
+    wrapping.ConfigAutoWrap.in_autowrap_context = False
+    prepare_workers()
 
 
 def test_only_training_commands_are_refused(environment: pytest.MonkeyPatch) -> None:
