@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import PurePath
@@ -10,6 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from sut_fairseq.errors import InputError
+
+# Of torch, about the parameters of a model.
+_UNKNOWN_WORDS = re.compile(r"Unexpected key\(s\)[^\n]*\bwords\.\w+\._extra_state")
 
 
 def show_input_errors_as_sentences() -> None:
@@ -48,13 +52,18 @@ class _Sentences:
 
 
 def _input_error(error: BaseException) -> InputError | None:
-    """The `InputError` that an exception is, or that fairseq put one of its own in the place of.
+    """The `InputError` that an exception is or means.
 
-    Its trainer answers whatever is wrong with a checkpoint's parameters with "please ensure that
-    the architectures match".
+    fairseq's trainer puts one of its own in its place: it answers whatever is wrong with a
+    checkpoint's parameters with "please ensure that the architectures match". And torch does not
+    know that it is the tasks of this package that give fairseq's models their words.
     """
     if isinstance(error, InputError):
         return error
+    if isinstance(error, RuntimeError) and _UNKNOWN_WORDS.search(str(error)):
+        return InputError(
+            "this model was trained with a task of this package: name it with --task here too."
+        )
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -121,9 +121,12 @@ def test_a_model_of_fairseqs_keeps_its_words(place: Path, tmp_path: Path) -> Non
     )
     train = ("fairseq-train", data, *model, "--batch-size", 9, "--save-dir", tmp_path / "save")
     on_cpu(*train, "--max-update", 1)
+    checkpoint = tmp_path / "save" / "checkpoint_last.pt"
+    without_task = on_cpu("fairseq-generate", data, "--path", checkpoint, ok=False)
+    assert without_task.last_line.endswith("a task of this package: name it with --task here too.")
+    assert without_task.status == 1 and "Traceback" not in without_task.stderr
     dictionary = data / "dict.tgt.txt"
     dictionary.write_text("".join(reversed(dictionary.read_text().splitlines(keepends=True))))
-    checkpoint = tmp_path / "save" / "checkpoint_last.pt"
     for command in (
         (*train, "--max-update", 2),
         ("fairseq-generate", data, *model[:2], "--path", checkpoint),
