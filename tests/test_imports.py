@@ -26,7 +26,7 @@ ALLOWED = {
     "_allocator": set(),
     "_workers": set(),
     "_tensorboard": set(),
-    "checkpoints": {"_excepthook"},
+    "checkpoints": {"_excepthook", "_workers"},
     "_process": {"checkpoints", "_excepthook", "_workers"},
     "models": {"modules", "statistics", "checkpoints", "_process", "_workers"},
     "criterions": {
