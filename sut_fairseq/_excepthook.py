@@ -25,8 +25,9 @@ def show_input_errors_as_sentences() -> None:
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
-        # Hydra prints tracebacks itself, unless it is told to leave them to Python.
-        os.environ.setdefault("HYDRA_FULL_ERROR", "1")
+        if "hydra" in PurePath(sys.argv[0]).name:
+            # Hydra prints tracebacks itself, unless it is told to leave them to Python.
+            os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
 
 def is_command() -> bool:
