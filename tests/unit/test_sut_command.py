@@ -6,6 +6,7 @@ import argparse
 import importlib
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -65,7 +66,9 @@ def test_sut_imports_neither_torch_nor_fairseq() -> None:
         "commands.main([])\n"
         "print(*{'torch', 'fairseq'} & {*sys.modules})"
     )
-    process = subprocess.run(["python", "-c", code], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert process.stdout.splitlines()[-1] == ""
 
 
