@@ -149,10 +149,7 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
         raise InputError("--alpha-threshold is what --sweep varies: leave one of them out.")
     if usual.kind == "translation" and arguments.sweep is None:
         _refuse(arguments, _OF_GROUPS, f"translations by {experiment.name}")
-        data = evaluating.data_of(record, arguments.data)
-        document = _translate(arguments, Path(data.folder), run / "checkpoints", usual)
-        if all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen")):
-            _keep_scores(arguments, run, usual, data, document)
+        _translate_run(arguments, run, usual, evaluating.data_of(record, arguments.data))
         return
     swept = f"{experiment.name} with --sweep" if usual.kind == "translation" else experiment.name
     _refuse(arguments, _OF_TRANSLATION, swept)
@@ -239,20 +236,20 @@ def _translate(
     return translation.evaluate(data, checkpoints, arguments.out, options, say)
 
 
-def _keep_scores(
-    arguments: argparse.Namespace,
-    run: Path,
-    usual: Evaluation,
-    data: Data,
-    document: dict[str, Any],
-) -> None:
-    """Write the scores where compare and report look for them."""
+def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, data: Data) -> None:
+    """Translate with a run, and write the scores where compare and report look for them."""
     asked = Asked(
         data=None if arguments.data is None else str(arguments.data),
         subset=arguments.subset or usual.subset,
         by=SCORE,
         alpha_threshold=arguments.alpha_threshold,
     )
+    kept = all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen"))
+    if kept:
+        evaluating.check_name(run, asked, data)
+    document = _translate(arguments, Path(data.folder), run / "checkpoints", usual)
+    if not kept:
+        return
     rows = [
         {"group": name, "percent": str(document["scores"][key])}
         for name, key in translation.SCORES.items()

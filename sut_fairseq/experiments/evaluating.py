@@ -152,6 +152,23 @@ def data_of(record: Record, other: str | Path | None) -> Data:
     return data
 
 
+def check_name(run: Path, asked: Asked, data: Data) -> None:
+    """Files of results name the last part of a folder only: those of another folder are kept.
+
+    Raises:
+        InputError: if there are results by this name on other data from another folder.
+    """
+    path = run / f"{asked.name()}{SUFFIX}"
+    if asked.data is None or not path.is_file():
+        return
+    before = build(Evaluated, json_files.read_json(path), Place(path, {})).data
+    if before.folder != data.folder and before.digest != data.digest:
+        raise InputError(
+            f"{path} has the results on {before.folder}, and those on {data.folder} would have the "
+            "same name: rename one of the folders, or move the old results away."
+        )
+
+
 def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> list[str]:
     """Arguments of `sut-evaluate`.
 
@@ -162,10 +179,12 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
         asked: what is wanted.
 
     Raises:
-        InputError: if the run has no checkpoint yet, or its data have changed.
+        InputError: if the run has no checkpoint yet, its data have changed, or the results would
+            replace those on other data.
     """
     checkpoint = checkpoint_of(run, experiment)
     data = data_of(record, asked.data)
+    check_name(run, asked, data)
     line = ["--path", str(checkpoint), "--gen-subset", asked.subset, "--data", data.folder]
     if asked.by:
         line += ["--by", asked.by, "--bins", "all"]

@@ -297,3 +297,23 @@ def test_data_that_changed_since_the_training(
     assert read_evaluations(path, record) == []
     evaluate(path, now, {"all": 99.0}, elsewhere)
     assert [one.asked.plain for one in read_evaluations(path, record)] == [False]
+
+
+def test_results_on_a_folder_of_the_same_name_are_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "checkpoint_best.pt").touch()
+    record, ctl = records.read_record(path), reading.read("ctl")
+    first, other = Asked(by="depth", data="a/bin"), Asked(by="depth", data="b/bin")
+    folders = {"a/bin": replace(FORWARD, folder="a/bin", digest="d2")}
+    folders["b/bin"] = replace(FORWARD, folder="b/bin", digest="d3")
+    monkeypatch.setattr(provenance, "describe_data", lambda folder: folders[str(folder)])
+    evaluate(path, folders["a/bin"], {"all": 99.0}, first)
+    assert evaluating.command(path, record, ctl, first)
+    sentence = "on a/bin, and those on b/bin would have the same name: rename one"
+    with pytest.raises(InputError, match=sentence):
+        evaluating.command(path, record, ctl, other)
+    folders["b/bin"] = replace(folders["a/bin"], folder="b/bin")  # a copy: the same results
+    assert evaluating.command(path, record, ctl, other)
