@@ -162,7 +162,7 @@ def print_plan(found: dict[str, Any]) -> None:
         ("an update", f"{update['seconds']:.3f} s", f"{update['tokens']:,} target tokens"),
         ("  computing", f"{update['seconds_computing']:.3f} s", ""),
         ("  adding up", f"{update['seconds_adding_up']:.3f} s", sent),
-        ("the training", f"{run['hours']:,.1f} hours", f"{run['gpu_hours']:,.1f} of a GPU"),
+        ("the training", f"{run['hours']:,.1f} hours", f"{run['gpu_hours']:,.1f} GPU hours"),
         ("  updates", f"{run['updates']:,}", ""),
         ("  tokens/s", f"{run['tokens_per_second']:,.0f}", ""),
     ]
@@ -175,11 +175,11 @@ def print_plan(found: dict[str, Any]) -> None:
     other = found["expert_parallelism"]
     if other is not None:
         print(
-            f"\nWith experts on different GPUs each would send {_size(other['sent_by_each_gpu'])} "
-            f"of tokens for an update instead of {_size(other['gradients_saved'])} of their "
-            f"gradients: less from {other['experts_for_less_traffic']:,} experts in each layer on "
-            f"(now {other['experts']}). Memory is full with about "
-            f"{other['experts_for_full_memory']:,}."
+            f"\nWith its experts on different GPUs, each GPU would send "
+            f"{_size(other['sent_by_each_gpu'])} of tokens for an update, and not the "
+            f"{_size(other['gradients_saved'])} of their gradients.\nThat is less from "
+            f"{other['experts_for_less_traffic']:,} experts in each layer on (this model has "
+            f"{other['experts']}); a GPU has memory for about {other['experts_for_full_memory']:,}."
         )
 
 
