@@ -22,7 +22,8 @@ from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.grid import Grid, read_grid, runs
 from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.running import FailedTrainingsError, Run, check_same
+from sut_fairseq.experiments.running import FailedTrainingsError
+from sut_fairseq.experiments.runs import Run, check_same
 
 logger = logging.getLogger(__name__)
 _COUNTED = 64  # training examples whose costs are counted

@@ -147,6 +147,12 @@ def _train(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="stop after N updates; schedules whose length depends on them follow",
     )
+    training.add_argument(
+        "--change-length",
+        action="store_true",
+        help="a run that is there, and was started for another number of updates, goes on to this "
+        "one, finished or not; its record says so",
+    )
     parser.add_argument(
         "--out",
         type=Path,

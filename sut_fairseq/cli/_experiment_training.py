@@ -15,7 +15,8 @@ import torch
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import commands
 from sut_fairseq.experiments.commands import Machine
-from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Run, Say, Trainer
+from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Say, Trainer
+from sut_fairseq.experiments.runs import Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
 _TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
@@ -43,6 +44,8 @@ def train(
     arguments: argparse.Namespace,
     say: Say,
     finish: Finish = lambda run: None,
+    *,
+    change_length: bool = False,
 ) -> None:
     """Run what has not been finished.
 
@@ -51,6 +54,7 @@ def train(
         arguments: with `gpus`, `jobs` and `launcher`.
         say: takes a sentence on what happens.
         finish: as of `Trainer.train`.
+        change_length: as of `Trainer`.
 
     Raises:
         InputError: for more GPUs than there are, and as `Trainer.train`.
@@ -67,7 +71,9 @@ def train(
     for number in _TO_STOP:
         signal.signal(number, _stop)
     machine = Machine(gpus, launched=bool(launcher))
-    trainer = Trainer(machine, jobs=arguments.jobs, launcher=launcher, say=say)
+    trainer = Trainer(
+        machine, jobs=arguments.jobs, launcher=launcher, say=say, change_length=change_length
+    )
     try:
         trainer.train(runs, finish)
     except ToldToStop:

@@ -33,7 +33,7 @@ from sut_fairseq.experiments import (
 )
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.running import Run
+from sut_fairseq.experiments.runs import Run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of
 
@@ -114,7 +114,7 @@ def _train(arguments: argparse.Namespace) -> None:
         for run in runs:
             print(listed(run, arguments))
         return
-    train(runs, arguments, clock())
+    train(runs, arguments, clock(), change_length=arguments.change_length)
     for run in runs:
         print(f"evaluate it: {NAME} evaluate {run.folder}")
 

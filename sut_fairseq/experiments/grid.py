@@ -12,7 +12,8 @@ from sut_fairseq.experiments.preparing import folder_of
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import is_about
 from sut_fairseq.experiments.reading import FOLDER, MATRIX, read
-from sut_fairseq.experiments.running import PROGRAM_NAME, Run
+from sut_fairseq.experiments.running import PROGRAM_NAME
+from sut_fairseq.experiments.runs import Run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of, check_name
 from sut_fairseq.experiments.typed import build, read_yaml

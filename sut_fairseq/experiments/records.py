@@ -28,7 +28,8 @@ class Session:
         command: the command line.
         started, ended: times in UTC.
         seconds: between the two.
-        outcome: running, finished, interrupted (it was told to stop, and saved), failed, or killed.
+        outcome: running, finished, prolonged (finished, and the run was made longer afterwards),
+            interrupted (it was told to stop, and saved), failed, or killed.
     """
 
     stage: str
@@ -53,6 +54,8 @@ class Record:
         data: what it was trained on.
         trainings: options of fairseq-train by stage, but for those of machine and folder.
         sessions: what was run, in this order.
+        planned_before: the lengths that it had before `--change-length`; until then, schedules of
+            the learning rate followed them.
     """
 
     experiment: str
@@ -65,6 +68,7 @@ class Record:
     data: Data
     trainings: dict[str, Settings]
     sessions: list[Session] = field(default_factory=list)
+    planned_before: list[str] = field(default_factory=list)
 
     def finished(self, stage: str = "") -> bool:
         """Whether a training has come to its end."""
@@ -83,6 +87,13 @@ class Record:
 
     @property
     def length(self) -> str:
+        """How many updates there are, or epochs, and for how many it was planned before."""
+        if not self.planned_before:
+            return self.planned
+        return f"{self.planned}, planned for {' and '.join(self.planned_before)} before"
+
+    @property
+    def planned(self) -> str:
         """How many updates there are, or epochs."""
         options = self.trainings[""]
         if "max-update" in options:
@@ -102,7 +113,7 @@ class Record:
             for stage, options in self.trainings.items()
         }
         chosen = (self.experiment, self.model, self.size, self.without, self.data.digest)
-        return (*chosen, json.dumps(trainings, sort_keys=True))
+        return (*chosen, *self.planned_before, json.dumps(trainings, sort_keys=True))
 
 
 def now() -> datetime:

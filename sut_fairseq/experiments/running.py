@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from sut_data.interrupts import uninterrupted
@@ -17,40 +17,13 @@ from sut_data.text.chunks import cores
 from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance, records, training_process
-from sut_fairseq.experiments.commands import Machine, Training, plan, program, without_machine
+from sut_fairseq.experiments.commands import Machine, Training, program, without_machine
 from sut_fairseq.experiments.progress import Progress
-from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import LOG, Record, Session
-from sut_fairseq.experiments.schema import Experiment, Settings
-from sut_fairseq.experiments.settings import Choice
+from sut_fairseq.experiments.runs import Run, check_same, with_other_length
 
 PROGRAM_NAME = "sut-experiment"
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Run:
-    """A training with all its stages.
-
-    Attributes:
-        experiment: what is run.
-        called: how the record calls the experiment: by its name or the path of its file.
-        choice: which model, size and so on.
-        seed: of the training.
-        data: what it is trained on.
-        folder: of the run.
-    """
-
-    experiment: Experiment
-    called: str
-    choice: Choice
-    seed: int
-    data: Data
-    folder: Path
-
-    def trainings(self, machine: Machine) -> list[Training]:
-        """What is run, the stages first."""
-        return plan(self.experiment, self.choice, self.seed, self.data, self.folder, machine)
 
 
 Finish = Callable[[Run], None]
@@ -58,28 +31,6 @@ Finish = Callable[[Run], None]
 
 class FailedTrainingsError(InputError):
     """Trainings ended with an error; the others have been run."""
-
-
-def check_same(run: Run, record: Record, machine: Machine) -> None:
-    """Refuse to go on with a run that its folder does not hold.
-
-    Raises:
-        InputError: saying what differs.
-    """
-    changed = records.differences(record.trainings, _settings(run, machine))
-    if changed or (record.experiment, record.model) != (run.called, run.choice.model):
-        what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
-        raise InputError(
-            f"{run.folder} holds a run of other settings: {what}; choose another --out."
-        )
-    if record.data.digest != run.data.digest:
-        raise InputError(
-            f"{run.folder} holds a run on other data ({record.data.folder}): choose another --out."
-        )
-
-
-def _settings(run: Run, machine: Machine) -> dict[str, Settings]:
-    return {one.name: one.settings for one in run.trainings(machine)}
 
 
 class Trainer:
@@ -90,15 +41,24 @@ class Trainer:
         jobs: how many trainings run at a time.
         launcher: words that every command begins with, such as `srun`.
         say: takes a sentence on what happens.
+        change_length: whether runs that were started for another number of updates go on to the
+            new one; otherwise they are refused.
     """
 
     def __init__(
-        self, machine: Machine, *, jobs: int, launcher: Sequence[str] = (), say: Say
+        self,
+        machine: Machine,
+        *,
+        jobs: int,
+        launcher: Sequence[str] = (),
+        say: Say,
+        change_length: bool = False,
     ) -> None:
         self._machine = replace(machine, gpus=min(machine.gpus, 1)) if jobs > 1 else machine
         self._jobs = jobs
         self._launcher = list(launcher)
         self._say = say
+        self._change_length = change_length
         self._devices: queue.Queue[str] = queue.Queue()
         names = _gpus(machine.gpus)
         for number in range(jobs):
@@ -159,9 +119,11 @@ class Trainer:
             check_same(run, record, self._machine)
         except InputError:
             finished = any(one.outcome == "finished" for one in record.sessions)
-            if finished or any(run.folder.rglob("checkpoint*.pt*")):
+            if not finished and not any(run.folder.rglob("checkpoint*.pt*")):
+                return False
+            if not self._change_length:
                 raise
-            return False
+            with_other_length(run, record, self._machine)  # or says why not
         return True
 
     def _write_record(self, run: Run) -> None:
@@ -176,7 +138,7 @@ class Trainer:
             updates=chosen.updates,
             options=without_machine(dict(chosen.own)),
             data=run.data,
-            trainings=_settings(run, self._machine),
+            trainings=run.settings(self._machine),
         )
         records.write_record(run.folder, record)
 
@@ -190,6 +152,10 @@ class Trainer:
             with training_process.locked(run.folder) as lock:
                 if not self._is_there(run):  # asked here, where no other process can write one
                     self._write_record(run)
+                elif self._change_length:
+                    record = records.read_record(run.folder)
+                    record = with_other_length(run, record, self._machine)
+                    records.write_record(run.folder, record)
                 for training in run.trainings(self._machine):
                     failure = self._stage(run, training, device, lock)
                     if failure or self._stopped.is_set():

@@ -24,7 +24,8 @@ from sut_fairseq.experiments.costs import Costs, read_costs, write_costs
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.grid import Grid, read_grid
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.running import FailedTrainingsError, Run, Trainer
+from sut_fairseq.experiments.running import FailedTrainingsError, Trainer
+from sut_fairseq.experiments.runs import Run
 from tests.unit import test_experiment_tables as tables
 
 GRID = read_grid()

@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from sut_fairseq.checkpoints.progress import Progress
 from sut_fairseq.cli import _experiment_training
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import commands, grid, records
+from sut_fairseq.experiments import commands, grid, records, runs
 from sut_fairseq.experiments.commands import Machine
-from sut_fairseq.experiments.running import Run, Trainer
+from sut_fairseq.experiments.provenance import Code, describe_computer
+from sut_fairseq.experiments.running import Trainer
+from sut_fairseq.experiments.runs import Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -161,3 +164,62 @@ def test_options_of_the_machine_are_none_of_the_run(
     run = replace(run, choice=replace(run.choice, own=own))
     Trainer(Machine(16, launched=True), jobs=1, say=print).train([run])
     assert records.read_record(run.folder).options == {"lr": "0.1"}
+
+
+def _at(folder: Path, updates: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has saved a checkpoint after so many updates."""
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    (folder / "checkpoints" / "checkpoint_last.pt").touch()
+    monkeypatch.setattr(runs, "progress_of", lambda path: Progress(updates, True))
+
+
+def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only when asked, and its record says for which lengths it was planned before."""
+    monkeypatch.chdir(tmp_path)
+    trained: list[str] = []
+    monkeypatch.setattr(
+        Trainer, "_stage", lambda self, run, training, *others: trained.append(training.name) or ""
+    )
+    plain = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    changing = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change_length=True)
+    plain.train(cells(tmp_path, updates=7))
+    (longer,) = cells(tmp_path, updates=9)
+    _at(longer.folder, 7, monkeypatch)
+    record = records.read_record(longer.folder)
+    session = records.Session(
+        stage="",
+        command=[],
+        started="2026-01-01",
+        outcome="finished",
+        code=Code(version="0"),
+        computer=describe_computer("1", 0),
+    )
+    records.write_record(longer.folder, replace(record, sessions=[session]))
+    with pytest.raises(InputError, match=r"now 9\); add --change-length to go on with it, or ch"):
+        plain.train([longer])
+    assert records.read_record(longer.folder).finished()
+    changing.train([longer])
+    now = records.read_record(longer.folder)
+    assert (now.updates, now.planned, now.planned_before) == (9, "9 updates", ["7 updates"])
+    assert now.length == "9 updates, planned for 7 updates before"
+    assert not now.finished() and now.sessions[0].outcome == "prolonged"
+    assert now.key() != replace(now, planned_before=[]).key()
+    plain.train([longer])  # the same command goes on without being asked again
+    changing.train([longer])
+    assert records.read_record(longer.folder) == now
+
+
+def test_lengths_that_a_run_cannot_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change_length=True)
+    trainer.train(cells(tmp_path, updates=9))
+    (shorter,) = cells(tmp_path, updates=7)
+    _at(shorter.folder, 8, monkeypatch)
+    before = records.read_record(shorter.folder)
+    with pytest.raises(InputError, match="been trained for 8 updates: give --updates more"):
+        trainer.train([shorter])
+    other = replace(shorter, choice=replace(shorter.choice, updates=20, own=(("dropout", 0.5),)))
+    with pytest.raises(InputError, match=r"other settings: [^;]*dropout.*; choose another --out"):
+        trainer.train([other])
+    assert records.read_record(shorter.folder) == before

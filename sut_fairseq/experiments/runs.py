@@ -1,0 +1,112 @@
+"""A training with all its stages, and whether its folder holds it already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sut_fairseq.checkpoints.progress import progress_of
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import records
+from sut_fairseq.experiments.commands import Machine, Training, plan
+from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.records import Record
+from sut_fairseq.experiments.schema import Experiment, Settings
+from sut_fairseq.experiments.settings import Choice
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training with all its stages.
+
+    Attributes:
+        experiment: what is run.
+        called: how the record calls the experiment: by its name or the path of its file.
+        choice: which model, size and so on.
+        seed: of the training.
+        data: what it is trained on.
+        folder: of the run.
+    """
+
+    experiment: Experiment
+    called: str
+    choice: Choice
+    seed: int
+    data: Data
+    folder: Path
+
+    def trainings(self, machine: Machine) -> list[Training]:
+        """What is run, the stages first."""
+        return plan(self.experiment, self.choice, self.seed, self.data, self.folder, machine)
+
+    def settings(self, machine: Machine) -> dict[str, Settings]:
+        """Options of fairseq-train by stage."""
+        return {one.name: one.settings for one in self.trainings(machine)}
+
+
+def check_same(run: Run, record: Record, machine: Machine) -> None:
+    """Refuse to go on with a run that its folder does not hold.
+
+    Raises:
+        InputError: saying what differs.
+    """
+    changed = records.differences(record.trainings, run.settings(machine))
+    if changed or (record.experiment, record.model) != (run.called, run.choice.model):
+        what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
+        longer = _differs_in_length(run, record, machine)
+        or_else = "add --change-length to go on with it, or " if longer else ""
+        raise InputError(
+            f"{run.folder} holds a run of other settings: {what}; {or_else}choose another --out."
+        )
+    if record.data.digest != run.data.digest:
+        raise InputError(
+            f"{run.folder} holds a run on other data ({record.data.folder}): choose another --out."
+        )
+
+
+def _differs_in_length(run: Run, record: Record, machine: Machine) -> bool:
+    """Whether the run would be the same with the `--updates` of its record."""
+    if record.updates == run.choice.updates:
+        return False
+    as_before = replace(run, choice=replace(run.choice, updates=record.updates))
+    try:
+        check_same(as_before, record, machine)
+    except InputError:
+        return False
+    return True
+
+
+def with_other_length(run: Run, record: Record, machine: Machine) -> Record:
+    """The record of a run that goes on to another number of updates than it was started for.
+
+    Raises:
+        InputError: if more than the length differs, an earlier stage is finished that would have
+            another length, or there were as many updates already.
+    """
+    if not _differs_in_length(run, record, machine):
+        check_same(run, record, machine)
+        return record
+    settings = run.settings(machine)
+    for stage in settings:
+        if stage and record.finished(stage) and record.trainings[stage] != settings[stage]:
+            raise InputError(
+                f"{run.folder} cannot get another length: its stage {stage} is finished, and would "
+                "have another length, too; choose another --out."
+            )
+    last = progress_of(run.folder / "checkpoints" / "checkpoint_last.pt")
+    limit = settings[""].get("max-update")
+    if last is not None and limit is not None and last.updates >= int(str(limit)):
+        raise InputError(
+            f"{run.folder} has been trained for {last.updates:,} updates: give --updates more."
+        )
+    sessions = [
+        one if one.stage or one.outcome != "finished" else replace(one, outcome="prolonged")
+        for one in record.sessions
+    ]
+    return replace(
+        record,
+        updates=run.choice.updates,
+        trainings=settings,
+        sessions=sessions,
+        planned_before=[*record.planned_before, record.planned],
+    )
