@@ -122,6 +122,29 @@ def test_seeds_side_by_side(place: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_finished_run_is_made_longer(place: Path) -> None:
+    """It goes on after its last update, and is finished again."""
+    prepare("scan", "--", "--limit", 24)
+    train, more = "train scan --size small --out run --updates", ("--", "--log-interval", 1)
+    call(place, f"{train} 3", *more)
+    refused = call(place, f"{train} 6", *more, ok=False).last_line
+    assert "max-update (3, now 6)" in refused and "add --change-length" in refused
+    call(place, f"{train} 6 --change-length", *more)
+    entries = [
+        json.loads(line[line.index("{") :])
+        for line in (place / "run" / "train.log").read_text().splitlines()
+        if "| train_inner |" in line
+    ]
+    assert [int(entry["num_updates"]) for entry in entries] == [1, 2, 3, 4, 5, 6]
+    record = read_record(place / "run")
+    assert record.length == "6 updates, planned for 3 updates before" and record.finished()
+    assert [session.outcome for session in record.sessions] == ["prolonged", "finished"]
+    assert "already trained" in call(place, f"{train} 6", *more).stdout
+    too_few = call(place, f"{train} 5 --change-length", *more, ok=False).last_line
+    assert "has been trained for 6 updates: give --updates more" in too_few
+
+
+@pytest.mark.slow
 def test_short_sources_first_killed_and_resumed(place: Path) -> None:
     """A router: a stage on short expressions, then one that is killed and goes on."""
     prepare("arithmetic", "--", "--sizes", 400, 40, 10, 10)
