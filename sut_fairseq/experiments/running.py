@@ -24,8 +24,6 @@ from sut_fairseq.experiments.runs import Run, check_same, with_other_length
 
 PROGRAM_NAME = "sut-experiment"
 Say = Callable[[str], None]
-
-
 Finish = Callable[[Run], None]
 
 
