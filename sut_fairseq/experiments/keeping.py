@@ -55,11 +55,16 @@ def _documents(run: Path) -> list[Path]:
 
 
 def _check_same(kept: Path, record: Record, run: Path) -> None:
-    """Refuse to replace what is kept of another run of the same name."""
+    """Refuse to replace what is kept of another run of the same name.
+
+    One whose length was changed is the same: its first session tells.
+    """
     if not (kept / RECORD).is_file():
         return
     before = read_record(kept)
-    if (before.key(), before.seed) != (record.key(), record.seed):
+    begun = [one.sessions[0].started if one.sessions else "" for one in (before, record)]
+    changed = record.planned_before != before.planned_before and begun[0] == begun[1] != ""
+    if (before.key(), before.seed) != (record.key(), record.seed) and not changed:
         raise InputError(
             f"{kept} holds a run of other settings than {run}: rename the folder of the run, or "
             "keep it elsewhere with another --into."

@@ -83,6 +83,21 @@ def test_another_run_of_the_same_name_is_not_mixed_in(
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
 
 
+def test_a_run_whose_length_was_changed_replaces_what_was_kept_of_it(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    record = records.read_record(path)
+    assert record.sessions
+    kept = keeping.keep(path, tmp_path / "kept")
+    longer = replace(record, trainings={"": {"max-update": 9}}, planned_before=["5 updates"])
+    records.write_record(path, longer)
+    assert keeping.keep(path, tmp_path / "kept") == kept
+    assert records.read_record(kept).length == "9 updates, planned for 5 updates before"
+    begun = replace(record.sessions[0], started="2001-01-01T00:00:00+00:00")
+    records.write_record(path, replace(longer, planned_before=["7 updates"], sessions=[begun]))
+    with pytest.raises(InputError, match="holds a run of other settings than"):
+        keeping.keep(path, tmp_path / "kept")
+
+
 def test_a_kept_run_names_the_users_own_experiment_so_that_it_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
