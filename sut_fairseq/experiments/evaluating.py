@@ -153,7 +153,7 @@ def data_of(record: Record, other: str | Path | None) -> Data:
 
 
 def check_name(run: Path, asked: Asked, data: Data) -> None:
-    """Files of results name the last part of a folder only: those of another folder are kept.
+    """Refuse to replace results on another folder whose name ends alike, as their files' names do.
 
     Raises:
         InputError: if there are results by this name on other data from another folder.

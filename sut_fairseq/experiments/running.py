@@ -79,7 +79,7 @@ class Trainer:
             ToldToStop: if trainings were.
         """
         for run in runs:
-            self._is_there(run)
+            self._record(run)  # or says why not
         if self._jobs == 1:
             failures = [self._one(run, finish) for run in runs]
         else:
@@ -104,30 +104,30 @@ class Trainer:
                     training_process.tell_to_stop(process, end)
                 raise
 
-    def _is_there(self, run: Run) -> bool:
-        """Whether the run has been started; one that has saved nothing yet may be replaced.
+    def _record(self, run: Run) -> Record:
+        """The record with which a run goes on or begins; one that has saved nothing is replaced.
 
         Raises:
             InputError: if the folder holds another run.
         """
+        new = self._new_record(run)
         if not (run.folder / records.RECORD).exists():
-            return False
+            return new
         record = records.read_record(run.folder)
         try:
             check_same(run, record, self._machine)
         except InputError:
             finished = any(one.outcome == "finished" for one in record.sessions)
             if not finished and not any(run.folder.rglob("checkpoint*.pt*")):
-                return False
+                return new
             if not self._change_length:
                 raise
-            with_other_length(run, record, self._machine)  # or says why not
-        return True
+            return with_other_length(run, record, self._machine)
+        return record
 
-    def _write_record(self, run: Run) -> None:
-        """Write the record of a new run."""
+    def _new_record(self, run: Run) -> Record:
         chosen = run.choice
-        record = Record(
+        return Record(
             experiment=run.called,
             model=chosen.model,
             size=chosen.size,
@@ -138,7 +138,6 @@ class Trainer:
             data=run.data,
             trainings=run.settings(self._machine),
         )
-        records.write_record(run.folder, record)
 
     def _one(self, run: Run, finish: Finish) -> str:
         """Run the unfinished trainings of a run; returns why one failed, or nothing."""
@@ -148,12 +147,8 @@ class Trainer:
         try:
             run.folder.mkdir(parents=True, exist_ok=True)
             with training_process.locked(run.folder) as lock:
-                if not self._is_there(run):  # asked here, where no other process can write one
-                    self._write_record(run)
-                elif self._change_length:
-                    record = records.read_record(run.folder)
-                    record = with_other_length(run, record, self._machine)
-                    records.write_record(run.folder, record)
+                # Asked again here, where no other process can write one.
+                records.write_record(run.folder, self._record(run))
                 for training in run.trainings(self._machine):
                     failure = self._stage(run, training, device, lock)
                     if failure or self._stopped.is_set():

@@ -53,11 +53,10 @@ def check_same(run: Run, record: Record, machine: Machine) -> None:
     changed = records.differences(record.trainings, run.settings(machine))
     if changed or (record.experiment, record.model) != (run.called, run.choice.model):
         what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
-        longer = _differs_in_length(run, record, machine)
-        or_else = "add --change-length to go on with it, or " if longer else ""
-        raise InputError(
-            f"{run.folder} holds a run of other settings: {what}; {or_else}choose another --out."
-        )
+        how = "choose another --out"
+        if _differs_in_length(run, record, machine):
+            how += ", or go on with it by `sut-experiment train` with --change-length"
+        raise InputError(f"{run.folder} holds a run of other settings: {what}; {how}.")
     if record.data.digest != run.data.digest:
         raise InputError(
             f"{run.folder} holds a run on other data ({record.data.folder}): choose another --out."
@@ -88,7 +87,8 @@ def with_other_length(run: Run, record: Record, machine: Machine) -> Record:
         return record
     settings = run.settings(machine)
     for stage in settings:
-        if stage and record.finished(stage) and record.trainings[stage] != settings[stage]:
+        changed = records.differences({stage: record.trainings[stage]}, {stage: settings[stage]})
+        if stage and changed and record.finished(stage):
             raise InputError(
                 f"{run.folder} cannot get another length: its stage {stage} is finished, and would "
                 "have another length, too; choose another --out."

@@ -107,7 +107,7 @@ def test_seeds_side_by_side(place: Path) -> None:
     call(place, "report runs --out page.md")
     page = (place / "page.md").read_text()
     assert page.startswith(
-        "## scan (simple), sut, small\n\n`sut-experiment train scan --split simpl"
+        "## scan (simple), sut, small, 3 updates\n\n`sut-experiment train scan --split simpl"
     )
     assert f"| {read_record(runs[1]).data.digest} |" in page
 
@@ -128,7 +128,7 @@ def test_a_finished_run_is_made_longer(place: Path) -> None:
     train, more = "train scan --size small --out run --updates", ("--", "--log-interval", 1)
     call(place, f"{train} 3", *more)
     refused = call(place, f"{train} 6", *more, ok=False).last_line
-    assert "max-update (3, now 6)" in refused and "add --change-length" in refused
+    assert "max-update (3, now 6)" in refused and "with --change-length." in refused
     call(place, f"{train} 6 --change-length", *more)
     entries = [
         json.loads(line[line.index("{") :])

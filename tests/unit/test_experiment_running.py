@@ -195,7 +195,9 @@ def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.Mon
         computer=describe_computer("1", 0),
     )
     records.write_record(longer.folder, replace(record, sessions=[session]))
-    with pytest.raises(InputError, match=r"now 9\); add --change-length to go on with it, or ch"):
+    with pytest.raises(
+        InputError, match=r"now 9\); choose another --out, or go on .* --change-length\."
+    ):
         plain.train([longer])
     assert records.read_record(longer.folder).finished()
     changing.train([longer])
