@@ -171,7 +171,9 @@ prepare_environment() {
         fi
     done
     rm -f "$repository"/.venv/installed-*
-    export PIP_CONSTRAINT="$repository/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1
+    # As an address, since pip takes several files here and splits the text at spaces.
+    export PIP_CONSTRAINT="file://${repository// /%20}/constraints.txt"
+    export PIP_DISABLE_PIP_VERSION_CHECK=1
     if [ "$status" -eq 3 ]; then
         say "installing into .venv; the first time takes some minutes"
         install_torch_and_fairseq

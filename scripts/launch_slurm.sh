@@ -47,9 +47,10 @@ if [ "$nodes" -eq 1 ]; then
     # fairseq starts a process for each GPU by itself.
     sut-experiment train "$@" &
 else
+    # Every process must see all GPUs of its machine: fairseq takes the one of its local number.
     gpus="${SLURM_GPUS_ON_NODE:?this script runs in a job of Slurm: start it with sbatch}"
     sut-experiment train --gpus $((nodes * gpus)) \
-        --launcher "srun --ntasks $((nodes * gpus)) --ntasks-per-node $gpus --gpus-per-task 1" \
+        --launcher "srun --ntasks $((nodes * gpus)) --ntasks-per-node $gpus --gpus-per-node $gpus --gpu-bind none" \
         "$@" -- --distributed-world-size $((nodes * gpus)) --distributed-port 12345 &
 fi
 training=$!

@@ -33,7 +33,9 @@ if [ "$node" -eq 0 ]; then
     # The first machine keeps the record of the run.
     exec sut-experiment train --gpus $((nodes * gpus)) --launcher "$launcher" "$@"
 fi
-# The others run the same commands, the stages one after the other.
+# The others run the same commands, the stages one after the other; those that are finished are
+# comments in the list.
+program="$(printf %q "$(command -v fairseq-train)")"
 sut-experiment train --gpus $((nodes * gpus)) --launcher "$launcher" --dry-run "$@" |
     # torchrun takes the path of a script, not the name of a command.
-    while read -r line; do eval "${line/ fairseq-train / $(command -v fairseq-train) }" </dev/null; done
+    while read -r line; do eval "${line/ fairseq-train / $program }" </dev/null; done

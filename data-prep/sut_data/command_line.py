@@ -16,7 +16,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from sut_data.errors import InputError
 from sut_data.interrupts import INTERRUPTED, interruptible
@@ -168,7 +168,7 @@ def run_command(
             body()
             _flush()
     except BrokenPipeError:
-        _forget_output()
+        forget_output()
     except KeyboardInterrupt as interruption:
         _forget(interruption)
         with suppress(BrokenPipeError):
@@ -176,7 +176,7 @@ def run_command(
         try:
             _flush()
         except BrokenPipeError:
-            _forget_output()
+            forget_output()
         return INTERRUPTED
     except (InputError, OSError) as error:
         _tell(name, f"error: {_as_sentence(error)}")
@@ -217,9 +217,15 @@ def _forget(interruption: KeyboardInterrupt) -> None:
         sys.unraisablehook = before
 
 
-def _forget_output() -> None:
-    """The reader (`head`, say) has left; Python would complain again when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def forget_output(output: TextIO | None = None) -> None:
+    """Write to nowhere from now on, since the reader of the output (`head`, say) has left.
+
+    Otherwise Python would complain again when it flushes at exit.
+
+    Args:
+        output: None: standard output.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (output or sys.stdout).fileno())
 
 
 def _missing(error: ModuleNotFoundError) -> str:

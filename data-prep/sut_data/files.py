@@ -99,6 +99,15 @@ def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) ->
         partial.unlink(missing_ok=True)
 
 
+def put_aside(path: Path, why: str) -> Path:
+    """Rename a file to `<name>.<why>`, with a number where that is taken; returns the new path."""
+    kept, number = path.with_name(f"{path.name}.{why}"), 1
+    while kept.is_symlink() or kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.{why}-{number}")
+    return path.rename(kept)
+
+
 def check_writable(path: Path, option: str) -> None:
     """Refuse, before hours of work, a file that `written_whole` could not write after it.
 

@@ -6,6 +6,7 @@ import logging
 import re
 from pathlib import Path
 
+from sut_data.files import put_aside
 from sut_fairseq.checkpoints.integrity import DamagedCheckpointError, check_whole
 from sut_fairseq.checkpoints.progress import progress_of
 
@@ -66,19 +67,10 @@ def _is_whole(path: Path) -> bool:
     try:
         check_whole(path)
     except DamagedCheckpointError as problem:
-        kept = _put_aside(path)
+        kept = put_aside(path, "damaged")
         logger.warning("%s It is kept as %s.", problem, kept.name)
         return False
     return True
-
-
-def _put_aside(path: Path) -> Path:
-    """Give a file a name under which nobody takes it for a checkpoint."""
-    kept, number = path.with_name(f"{path.name}.damaged"), 1
-    while kept.is_symlink() or kept.exists():
-        number += 1
-        kept = path.with_name(f"{path.name}.damaged-{number}")
-    return path.rename(kept)
 
 
 def _others(folder: Path, suffix: str) -> list[tuple[int, Path]]:

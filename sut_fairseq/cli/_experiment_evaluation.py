@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -167,7 +168,7 @@ def _by_groups(
     usual = experiment.evaluation
     sweep = arguments.sweep is not None
     asked = Asked(
-        data=None if arguments.data is None else str(arguments.data),
+        data=None if arguments.data is None else os.path.abspath(arguments.data),
         subset=arguments.subset or usual.subset,
         by=arguments.by or (None if sweep else usual.by),
         alpha_threshold=arguments.alpha_threshold,
@@ -181,14 +182,15 @@ def _by_groups(
 
 def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -> None:
     """Evaluate a run by groups of sentences, print the results and keep them."""
-    evaluate_command.run(evaluating.command(run, record, experiment, asked))
-    evaluating.keep(run, record, experiment, asked)
+    line, begun = evaluating.command(run, record, experiment, asked), records.stamp()
+    evaluate_command.run(line)
+    evaluating.keep(run, record, experiment, asked, begun)
     print(f"rows: {run / asked.name()}.csv, picture: {run / asked.name()}.png")
 
 
 def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> None:
     """Mean absolute errors of a model of the contextual retrieval task."""
-    checkpoint = evaluating.checkpoint_of(run, experiment)
+    checkpoint, begun = evaluating.checkpoint_of(run, experiment), records.stamp()
     load_checkpoint(checkpoint)  # refuses what is no checkpoint with one clear sentence
     model, task = trained.load(str(checkpoint), {})
     retrieval.check_task(model, task)
@@ -210,7 +212,7 @@ def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> 
         measure="mean absolute error",
         rows=rows,
         code=provenance.describe_code(),
-        when=records.now().isoformat(timespec="seconds"),
+        when=begun,
     )
     evaluating.write(run, asked.name(), evaluated)
 
@@ -239,7 +241,7 @@ def _translate(
 def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, data: Data) -> None:
     """Translate with a run, and write the scores where compare and report look for them."""
     asked = Asked(
-        data=None if arguments.data is None else str(arguments.data),
+        data=None if arguments.data is None else os.path.abspath(arguments.data),
         subset=arguments.subset or usual.subset,
         by=SCORE,
         alpha_threshold=arguments.alpha_threshold,
@@ -247,6 +249,7 @@ def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, 
     kept = all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen"))
     if kept:
         evaluating.check_name(run, asked, data)
+    begun = records.stamp()
     document = _translate(arguments, Path(data.folder), run / "checkpoints", usual)
     if not kept:
         return
@@ -260,6 +263,6 @@ def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, 
         measure="BLEU and chrF",
         rows=rows,
         code=provenance.describe_code(),
-        when=records.now().isoformat(timespec="seconds"),
+        when=begun,
     )
     evaluating.write(run, asked.name(), evaluated)

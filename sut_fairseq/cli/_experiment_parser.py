@@ -187,7 +187,10 @@ def _machine(machine: argparse._ArgumentGroup) -> None:
         "options (scripts/launch_slurm.sh and launch_torchrun.sh)",
     )
     machine.add_argument(
-        "--dry-run", action="store_true", help="print the commands of fairseq-train, and stop"
+        "--dry-run",
+        action="store_true",
+        help="print the commands of fairseq-train, those of finished trainings as comments, and "
+        "stop",
     )
 
 

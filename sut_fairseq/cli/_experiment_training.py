@@ -12,8 +12,9 @@ from types import FrameType
 
 import torch
 
+from sut_data.command_line import forget_output
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import commands
+from sut_fairseq.experiments import records
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Say, Trainer
 from sut_fairseq.experiments.runs import Run
@@ -23,20 +24,36 @@ _TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job mu
 
 
 def clock() -> Say:
-    """What prints sentences with the seconds since it was made, even while output is redirected."""
+    """What prints sentences with the seconds since it was made, even while output is redirected.
+
+    When nobody reads them any more, what they tell of goes on.
+    """
     start, output = time.monotonic(), sys.stdout
 
     def say(sentence: str) -> None:
-        print(f"[{time.monotonic() - start:4.0f} s] {sentence}", file=output, flush=True)
+        try:
+            print(f"[{time.monotonic() - start:4.0f} s] {sentence}", file=output, flush=True)
+        except BrokenPipeError:
+            forget_output(output)
 
     return say
 
 
 def listed(run: Run, arguments: argparse.Namespace) -> str:
-    """The commands of a run as one would type them; `arguments` as of `train`."""
+    """The commands of a run as one would type them, those of finished trainings as comments.
+
+    `arguments` are as of `train`.
+    """
     launcher = shlex.split(arguments.launcher)
     machine = Machine(1 if arguments.gpus is None else arguments.gpus, launched=bool(launcher))
-    return commands.shell([*launcher, *one.command()] for one in run.trainings(machine))
+    there = (run.folder / records.RECORD).is_file()
+    record = records.read_record(run.folder) if there else None
+    lines = []
+    for one in run.trainings(machine):
+        line = shlex.join([*launcher, *one.command()])
+        done = record is not None and record.finished(one.name, one.settings)
+        lines.append(f"# finished: {line}" if done else line)
+    return "\n".join(lines)
 
 
 def train(

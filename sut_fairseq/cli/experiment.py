@@ -165,7 +165,7 @@ def _check_out(out: Path | None, several: bool) -> None:
             f"{out} is the folder of a run: several runs need a folder of their own; choose "
             "another --out."
         )
-    if not several and not is_run and any(out.rglob(records.RECORD)):
+    if not several and not is_run and records.holds_runs(out):
         raise InputError(
             f"{out} is a folder of several runs: name one in it, or one that is new, with --out."
         )

@@ -50,8 +50,7 @@ class Found:
         if not met:
             return Verdict.NOT_MET
         record = self.groups[0].first
-        cut_short = record.updates is not None or bool(record.options)
-        at_size = record.size == "paper" and not cut_short
+        at_size = record.size == "paper" and not (record.own_length or record.options)
         return Verdict.AT_SIZE if at_size else Verdict.REDUCED
 
 
@@ -84,7 +83,8 @@ def _fitting(
         if not claim.splits:
             yield [group], row
             continue
-        of_split = alike[record.size, record.updates, tuple(option_words(record.options))]
+        lengths = record.updates, *record.planned_before
+        of_split = alike[record.size, lengths, tuple(option_words(record.options))]
         known = of_split.get(record.data.split)
         if known is None or _rank(claim, [group], row) > _rank(claim, [known[0]], known[1]):
             of_split[record.data.split] = group, row
@@ -99,7 +99,8 @@ def _fitting(
 def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
     """What runs have to say about a claim, on a split of theirs."""
     record, data = group.first, group.first.data
-    if (group.experiment.name, record.model) != (experiment.name, claim.model) or record.without:
+    # By its file: a user's own may have the name of ours.
+    if (group.experiment.path, record.model) != (experiment.path, claim.model) or record.without:
         return None
     if not is_usual(experiment, data):
         return None

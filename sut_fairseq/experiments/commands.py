@@ -6,7 +6,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,7 +159,7 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
     """The user's own options of fairseq-train, as written after `--`.
 
     Raises:
-        InputError: for a word that belongs to no option, or a seed.
+        InputError: for a word that belongs to no option, a seed, or a folder of checkpoints.
     """
     options: dict[str, list[str]] = {}
     name = ""
@@ -182,12 +182,9 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
             )
     if "seed" in options:  # it would be the same for all runs
         raise InputError("after --: leave --seed out: --seeds gives each run its own.")
+    if "save-dir" in options:
+        raise InputError("after --: leave --save-dir out: --out names the folder of the run.")
     return tuple((name, values[0] if values else True) for name, values in options.items())
-
-
-def shell(commands: Iterable[Sequence[str]]) -> str:
-    """Commands as one would type them, one in a line."""
-    return "\n".join(shlex.join(command) for command in commands)
 
 
 def program(name: str) -> list[str]:

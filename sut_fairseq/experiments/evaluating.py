@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import json_files, provenance, records
+from sut_fairseq.experiments import json_files, provenance
 from sut_fairseq.experiments.provenance import Code, Data
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.records import Record
@@ -76,7 +76,7 @@ class Evaluated:
         measure: what `percent` is of, in words.
         rows: cells by column, as in the CSV file; `group` and `percent` are among the columns.
         code: the program.
-        when: time in UTC.
+        when: it began, before the checkpoint was read; time in UTC.
     """
 
     asked: Asked
@@ -214,8 +214,8 @@ def _modes(experiment: Experiment, asked: Asked) -> list[str]:
     return ["--modes", "search", *experiment.evaluation.search_options]
 
 
-def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> None:
-    """Write the file of an evaluation from the rows that `sut-evaluate` wrote."""
+def keep(run: Path, record: Record, experiment: Experiment, asked: Asked, when: str) -> None:
+    """Write the file of an evaluation, begun at `when`, from the rows that `sut-evaluate` wrote."""
     with open(run / f"{asked.name()}.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     evaluated = Evaluated(
@@ -224,7 +224,7 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked) -> Non
         measure=usual_measure(experiment),
         rows=rows,
         code=provenance.describe_code(),
-        when=records.now().isoformat(timespec="seconds"),
+        when=when,
     )
     write(run, asked.name(), evaluated)
 

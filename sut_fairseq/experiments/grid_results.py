@@ -124,11 +124,11 @@ def _cell(
 ) -> Cell:
     if row in column.impossible:
         return Cell(row, name, remark=column.impossible[row], text=IMPOSSIBLE)
-    wanted = (experiment.name, row, size)
+    wanted = (experiment.path, row, size)
     found = [
         _scored(row, name, experiment, column, group)
         for group in groups
-        if (group.experiment.name, group.first.model, group.first.size) == wanted
+        if (group.experiment.path, group.first.model, group.first.size) == wanted
     ]
     # Whole trainings before those that were cut short, more seeds before fewer.
     best = max(
@@ -177,7 +177,7 @@ def _cut_short(record: Record, experiment: Experiment) -> str:
     data = record.data
     remarks = {
         f"other data ({data.dataset} {data.split})": not is_about(experiment, data),
-        f"{record.length} (`--updates`)": record.updates is not None,
+        record.own_length: bool(record.own_length),
         "own options": bool(record.options),
         "a part of the data": data.limited,
         f"data made with {' '.join(data.options)}": bool(data.options),

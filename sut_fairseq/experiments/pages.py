@@ -51,12 +51,12 @@ def write(
     (folder / PICTURES).mkdir(parents=True, exist_ok=True)
     written = []
     for experiment in ours:
-        own = [group for group in groups if group.experiment.name == experiment.name]
+        own = [group for group in groups if group.experiment.path == experiment.path]
         if own:
             page = _page(experiment, own, folder, draw_curves, draw_table)
             written.append(_write(folder / f"{experiment.name}.md", page))
     present = {path.stem for path in written}
-    if any(group.experiment.name in columns() for group in groups):
+    if any(group.first.experiment in columns() for group in groups):
         written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw_matrix)))
     index = _index(check_claims(ours, groups), folder, present)
     return [_write(folder / INDEX, index), *written]
@@ -128,7 +128,7 @@ def _size(experiment: Experiment, record: Record) -> str:
     if record.size not in experiment.sizes:
         return record.length
     about = experiment.sizes[record.size].about.strip()
-    return f"{about}; but {record.length} (`--updates`)" if record.updates is not None else about
+    return f"{about}; but {record.own_length}" if record.own_length else about
 
 
 def _short(measure: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -70,8 +72,11 @@ class Record:
     sessions: list[Session] = field(default_factory=list)
     planned_before: list[str] = field(default_factory=list)
 
-    def finished(self, stage: str = "") -> bool:
-        """Whether a training has come to its end."""
+    def finished(self, stage: str = "", settings: Settings | None = None) -> bool:
+        """Whether a training, if given with these settings, has come to its end."""
+        before = self.trainings.get(stage, {})
+        if settings is not None and differences({stage: before}, {stage: settings}):
+            return False
         return any(one.stage == stage and one.outcome == "finished" for one in self.sessions)
 
     @property
@@ -91,6 +96,13 @@ class Record:
         if not self.planned_before:
             return self.planned
         return f"{self.planned}, planned for {' and '.join(self.planned_before)} before"
+
+    @property
+    def own_length(self) -> str:
+        """Its length and the option that set it; empty where that is the size's, now and before."""
+        if self.planned_before:
+            return f"{self.length} (`--change-length`)"
+        return "" if self.updates is None else f"{self.length} (`--updates`)"
 
     @property
     def planned(self) -> str:
@@ -121,6 +133,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def stamp(time: datetime | None = None) -> str:
+    """The time, or another one, to the second, as it stands in files."""
+    return (time or now()).isoformat(timespec="seconds")
+
+
 def read_record(run: Path) -> Record:
     """The record of a run.
 
@@ -149,24 +166,29 @@ def closed(folder: Path, session: Session) -> Session:
     end = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.exists() else start
     return replace(
         session,
-        ended=end.isoformat(timespec="seconds"),
+        ended=stamp(end),
         seconds=max(0.0, round((end - start).total_seconds(), 1)),
         outcome="killed",
     )
 
 
+def has_saved(folder: Path, record: Record) -> bool:
+    """Whether there is a checkpoint of any of the trainings of a run, damaged ones included."""
+    # Not by a search below the folder, which would not look into folders that are links.
+    return any(
+        any((folder / stage / "checkpoints").glob("checkpoint*.pt*")) for stage in record.trainings
+    )
+
+
 def find_runs(folders: list[Path]) -> list[Path]:
-    """The runs among these folders and below them, in order, each once.
+    """The runs among these folders and below them, in order, each once; links are followed.
 
     Raises:
         InputError: for a folder without any.
     """
     found: dict[Path, None] = {}
     for folder in folders:
-        if (folder / RECORD).is_file():
-            found[folder] = None
-            continue
-        inside = sorted(path.parent for path in folder.rglob(RECORD))
+        inside = sorted(_runs_below(folder))
         if not inside:
             raise InputError(
                 f"{folder} is not the folder of a run, nor are there any in it: name one that "
@@ -174,6 +196,23 @@ def find_runs(folders: list[Path]) -> list[Path]:
             )
         found |= dict.fromkeys(inside)
     return list(found)
+
+
+def holds_runs(folder: Path) -> bool:
+    """Whether a folder is that of a run, or has any below it."""
+    return any(True for _ in _runs_below(folder))
+
+
+def _runs_below(folder: Path) -> Iterator[Path]:
+    """The folders of runs in a folder, or itself; each place once, though links lead in circles."""
+    seen: set[str] = set()
+    for place, inner, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real not in seen and RECORD in files:
+            yield Path(place)
+        if real in seen or RECORD in files:
+            inner.clear()  # nothing further down is looked at
+        seen.add(real)
 
 
 def _plain(value: Value) -> Value:

@@ -90,6 +90,8 @@ def called(group: Group) -> str:
         words += ["--without", record.without]
     if record.updates is not None:
         words += ["--updates", str(record.updates)]
+    if record.planned_before:
+        words.append("--change-length")
     words += ["--seeds", *(str(one.seed) for one in group.runs.values())]
     return shlex.join([*words, *(["--", *option_words(record.options)] if record.options else [])])
 
@@ -151,7 +153,12 @@ def _results(asked: Asked, measure: str, rows: Sequence[Row]) -> str:
 
 def _how(asked: Asked) -> str:
     """What an evaluation is of, in words."""
-    words = [f"Set `{asked.subset}`"]
+    return ", ".join([f"Set `{asked.subset}`", *details(asked)])
+
+
+def details(asked: Asked) -> list[str]:
+    """What distinguishes an evaluation from others on the same set, in words."""
+    words = []
     if asked.data:
         words.append(f"data `{Path(asked.data).name}`")
     if asked.alpha_threshold is not None:
@@ -162,7 +169,7 @@ def _how(asked: Asked) -> str:
         words.append("generated")
     if asked.max_sentences is not None:
         words.append(f"the first {asked.max_sentences} sentences")
-    return ", ".join(words)
+    return words
 
 
 def markdown_table(lines: Sequence[Sequence[str]]) -> str:

@@ -88,7 +88,7 @@ class Group:
         ]
         if record.without:
             words.append(f"without {record.without}")
-        if record.updates is not None:
+        if record.own_length:
             words.append(record.length)
         if record.options:
             words.append(shlex.join(option_words(record.options)))
@@ -102,25 +102,42 @@ class Group:
     def evaluations(self) -> list[list[Evaluated]]:
         """What every run has been evaluated on in the same way, the usual way first."""
         found = [
-            {one.asked.name(): one for one in read_evaluations(run, record)}
+            {(one.asked.name(), one.data.digest): one for one in read_evaluations(run, record)}
             for run, record in self.runs.items()
         ]
         usual = self.experiment.evaluation.subset
         names = [name for name in found[0] if all(name in of_run for of_run in found)]
         shared = [[of_run[name] for of_run in found] for name in names]
 
-        def rank(asked: Asked) -> tuple[bool, bool, bool]:
-            return not asked.plain, asked.subset != usual, asked.search
+        def rank(asked: Asked) -> tuple[bool, bool, bool, bool]:
+            groups = asked.by != usual_column(self.experiment)
+            return not asked.plain, asked.subset != usual, groups, asked.search
 
         return sorted(shared, key=lambda all_: rank(all_[0].asked))
 
     def on_subset(self, subset: str) -> list[Evaluated]:
-        """The evaluation of each run on a set, as it was trained and in the usual groups.
+        """The evaluation of each run on a set, as it was trained, in the usual groups if it can be.
 
         Raises:
-            InputError: for a run that has not been evaluated on it.
+            InputError: if the runs have not all been evaluated on it in the same groups.
         """
-        return [self._evaluation(run, record, subset) for run, record in self.runs.items()]
+        for evaluated in self.evaluations():
+            asked = evaluated[0].asked
+            if asked.plain and asked.subset == subset:
+                return evaluated
+        option = "" if subset == self.experiment.evaluation.subset else f" --subset {subset}"
+        for run, record in self.runs.items():
+            plain = [one.asked for one in read_evaluations(run, record) if one.asked.plain]
+            if all(asked.subset != subset for asked in plain):
+                raise InputError(
+                    f"{run} has no result on `{subset}`: run `sut-experiment evaluate {run}"
+                    f"{option}` first."
+                )
+        folders = " ".join(map(str, self.runs))
+        raise InputError(
+            f"these runs have no results on `{subset}` in the same groups: run `sut-experiment "
+            f"evaluate {folders}{option}` first."
+        )
 
     def rows(self, evaluated: Sequence[Evaluated], by_group: bool) -> list[Row]:
         """Results on all sentences, or group by group and then all, measure by measure.
@@ -185,22 +202,6 @@ class Group:
             )
             for row in rows
         ]
-
-    def _evaluation(self, run: Path, record: Record, subset: str) -> Evaluated:
-        fitting = [
-            one
-            for one in read_evaluations(run, record)
-            if one.asked.plain and one.asked.subset == subset
-        ]
-        usual = usual_column(self.experiment)
-        fitting.sort(key=lambda one: (one.asked.by != usual, one.asked.search))
-        if not fitting:
-            option = "" if subset == self.experiment.evaluation.subset else f" --subset {subset}"
-            raise InputError(
-                f"{run} has no result on `{subset}`: run `sut-experiment evaluate {run}{option}` "
-                "first."
-            )
-        return fitting[0]
 
 
 def collect(runs: Sequence[Path]) -> list[Group]:

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
+from sut_data.files import put_aside
 from sut_data.interrupts import uninterrupted
 from sut_data.text.chunks import cores
 from sut_fairseq.checkpoints.interruption import UNFINISHED
@@ -118,7 +119,7 @@ class Trainer:
             check_same(run, record, self._machine)
         except InputError:
             finished = any(one.outcome == "finished" for one in record.sessions)
-            if not finished and not any(run.folder.rglob("checkpoint*.pt*")):
+            if not finished and not records.has_saved(run.folder, record):
                 return new
             if not self._change_length:
                 raise
@@ -175,12 +176,14 @@ class Trainer:
             return ""
         training.folder.mkdir(parents=True, exist_ok=True)
         log = training.folder / LOG
+        if log.exists() and all(one.stage != training.name for one in record.sessions):
+            put_aside(log, "earlier")  # of a run without checkpoints, which this one replaces
         session = Session(
             stage=training.name,
             command=[*self._launcher, *training.command()],
             code=provenance.describe_code(),
             computer=provenance.describe_computer(self._threads, self._machine.gpus),
-            started=records.now().isoformat(timespec="seconds"),
+            started=records.stamp(),
         )
         past = [records.closed(run.folder, one) for one in record.sessions]
         records.write_record(run.folder, replace(record, sessions=[*past, session]))
@@ -206,7 +209,7 @@ class Trainer:
                 status = process.returncode
             session = replace(
                 session,
-                ended=end.isoformat(timespec="seconds"),
+                ended=records.stamp(end),
                 seconds=round((end - start).total_seconds(), 1),
                 outcome=training_process.outcome(status),
             )

@@ -87,18 +87,20 @@ def with_other_length(run: Run, record: Record, machine: Machine) -> Record:
         return record
     settings = run.settings(machine)
     for stage in settings:
-        changed = records.differences({stage: record.trainings[stage]}, {stage: settings[stage]})
-        if stage and changed and record.finished(stage):
+        if not records.differences({stage: record.trainings[stage]}, {stage: settings[stage]}):
+            continue
+        if stage and record.finished(stage):
             raise InputError(
                 f"{run.folder} cannot get another length: its stage {stage} is finished, and would "
                 "have another length, too; choose another --out."
             )
-    last = progress_of(run.folder / "checkpoints" / "checkpoint_last.pt")
-    limit = settings[""].get("max-update")
-    if last is not None and limit is not None and last.updates >= int(str(limit)):
-        raise InputError(
-            f"{run.folder} has been trained for {last.updates:,} updates: give --updates more."
-        )
+        folder = run.folder / stage
+        last = progress_of(folder / "checkpoints" / "checkpoint_last.pt")
+        limit = settings[stage].get("max-update")
+        if last is not None and limit is not None and last.updates >= int(str(limit)):
+            raise InputError(
+                f"{folder} has been trained for {last.updates:,} updates: give --updates more."
+            )
     sessions = [
         one if one.stage or one.outcome != "finished" else replace(one, outcome="prolonged")
         for one in record.sessions

@@ -92,7 +92,8 @@ def tables(groups: Sequence[Group]) -> list[Table]:
     """
     groups = [done for group in groups if (done := group.finished())]
     found = []
-    experiments = {group.experiment.name: group.experiment for group in groups}
+    # By their files: a user's own may have the name of ours.
+    experiments = {group.experiment.path: group.experiment for group in groups}
     for experiment in experiments.values():
         for summary in experiment.summaries:
             lines = list(_lines(experiment, summary, groups))
@@ -128,14 +129,14 @@ def _results(
 ) -> list[Row]:
     """Results of a model on a split by group, of the runs with the most seeds."""
     size = summary.size or next(iter(experiment.sizes))
-    wanted = (experiment.name, split, model, size)
+    wanted = (experiment.path, split, model, size)
     usual = experiment.evaluation
     fitting: list[list[Row]] = [[]]
     for group in groups:
         record = group.first
         data = record.data
-        of_group = (group.experiment.name, data.split, record.model, record.size)
-        own = record.without or record.options or record.updates
+        of_group = (group.experiment.path, data.split, record.model, record.size)
+        own = record.without or record.options or record.own_length
         if of_group != wanted or own or not is_usual(experiment, data):
             continue
         for evaluated in group.evaluations():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,15 @@ from sut_data.waiting import about
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import json_files, records
-from sut_fairseq.experiments.evaluating import SCORE, Evaluated, read_evaluations
+from sut_fairseq.experiments.evaluating import CHECKPOINTS, SCORE, Evaluated, read_evaluations
 from sut_fairseq.experiments.provenance import stamp_of
+from sut_fairseq.experiments.reading import read
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.report import markdown_table
+from sut_fairseq.experiments.report import details, markdown_table
 from sut_fairseq.inference.files import ModelFiles
 
 FILE = "README.md"
+_CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
 _RESULTS = "results.json"  # of `sut-experiment evaluate` on translations
 
 # Columns of evaluations that a card shows, and what it calls them.
@@ -46,7 +49,9 @@ def model_card(
     """
     run = _run_of(files.checkpoint)
     record = None if run is None else records.read_record(run)
-    evaluations = [] if run is None or record is None else read_evaluations(run, record)
+    evaluations = []
+    if run is not None and record is not None:
+        evaluations = _evaluations(files.checkpoint, run, record)
     translated = list(_translations(files.checkpoint, run))
     sections = [
         _front_matter(files, license),
@@ -76,11 +81,24 @@ print(model.translate(["..."])[0])
 
 
 def _run_of(checkpoint: Path) -> Path | None:
-    """The folder of the run that a checkpoint is of, if `sut-experiment` made it."""
-    for folder in list(checkpoint.absolute().parents)[:3]:
-        if (folder / records.RECORD).is_file():
-            return folder
-    return None
+    """The folder of the run that a checkpoint is of, if `sut-experiment` made it.
+
+    That of an earlier stage is of a training of its own, of which no more is known.
+    """
+    folders = list(checkpoint.absolute().parents)[:3]
+    if [folder.name for folder in folders[1:2]] != [_CHECKPOINTS]:
+        folders = folders[:2]  # otherwise it is an average in a folder of its evaluation
+    return next((folder for folder in folders if (folder / records.RECORD).is_file()), None)
+
+
+def _evaluations(checkpoint: Path, run: Path, record: Record) -> list[Evaluated]:
+    """Those of this very checkpoint, not of another one of its run."""
+    try:
+        which = read(record.experiment).evaluation.checkpoint
+    except InputError:  # the user's own file is gone
+        return []
+    same = os.path.realpath(run / CHECKPOINTS[which]) == os.path.realpath(checkpoint)
+    return read_evaluations(run, record) if same else []
 
 
 def _front_matter(files: ModelFiles, license: str | None) -> str:
@@ -204,10 +222,11 @@ def _scores(
         columns = [key for key in _COLUMNS if any(row.get(key) for row in one.rows)]
         if one.asked.by == SCORE or "percent" not in columns:
             continue  # translations, which stand above with their signatures
-        figures = [[_number(row.get(key, "")) for key in columns] for row in one.rows]
+        figures = [[_cell(key, row.get(key, "")) for key in columns] for row in one.rows]
         heads = [_COLUMNS[key] for key in columns]
         sort = f"{one.measure[:1].upper()}{one.measure[1:]}"
-        title = f"## {sort} on `{one.asked.subset}` of {_set(one)}"
+        what = f"{sort} on `{one.asked.subset}` of {_set(one)}"
+        title = ", ".join([f"## {what}", *details(one.asked)])
         yield f"{title}\n\n{markdown_table([heads, *figures])}"
 
 
@@ -217,9 +236,11 @@ def _set(one: Evaluated) -> str:
 
 def _translated_as(document: Mapping[str, Any]) -> str:
     threshold = document.get("alpha_threshold")
+    averaged = len(document.get("checkpoints") or ())
     parts = [
         f"`{document['subset']}`",
         f"of {document['dataset']}" if document.get("dataset") else "",
+        f"by the average of {averaged} checkpoints" if averaged > 1 else "",
         f"(beam {document.get('beam')}, length penalty {document.get('lenpen')}"
         + (f", threshold {threshold:g})" if threshold is not None else ")"),
     ]
@@ -256,8 +277,10 @@ def _bullets(title: str, facts: Iterator[tuple[str, str]]) -> str:
     return "\n".join([f"## {title}\n", *lines]) if lines else ""
 
 
-def _number(text: str) -> str:
-    """A figure with as many digits as it deserves; other text as it is."""
+def _cell(column: str, text: str) -> str:
+    """A figure with as many digits as it deserves; counts, names and other text as they are."""
+    if column in ("group", "sentences"):
+        return text
     try:
         return f"{float(text):.4g}"
     except ValueError:

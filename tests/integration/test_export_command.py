@@ -201,7 +201,7 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     records.write_record(run_folder, record)
     rows = [
-        {"mode": "reference", "alpha_threshold": "0.5", "group": "all", "sentences": "11",
+        {"mode": "reference", "alpha_threshold": "0.5", "group": "all", "sentences": "123456",
          "percent": "87.123456", "skipped": "0.25"},
     ]  # fmt: skip
     evaluated = evaluating.Evaluated(
@@ -234,9 +234,19 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
         "## Scores on `test` of scan (beam 4, length penalty 0.6, threshold 0.5)",
         "| sacreBLEU | 31.26 | nrefs:1\\|case:mixed |",
         "## Exact match on `test` of scan length",
-        "| reference | all | 0.5 | 11 | 87.12 | 0.25 |",
+        "| reference | all | 0.5 | 123456 | 87.12 | 0.25 |",
         "| 0.5 | 2.5 | 3.46 |  | 31.26 |",
     ):
         assert line in card.splitlines(), card
     assert "Licence" not in card and "license" not in card
     assert card.count("31.26") == 2 and "BLEU and chrF" not in card
+    last = shutil.copy(trained, run_folder / "checkpoints" / "checkpoint_last.pt")
+    export(find_model(last, data), tmp_path / "last")
+    card = (tmp_path / "last" / "README.md").read_text()
+    assert "- Seed: 3" in card
+    assert "87.12" not in card, "another checkpoint of the run was evaluated"
+    (run_folder / "early" / "checkpoints").mkdir(parents=True)
+    early = shutil.copy(trained, run_folder / "early" / "checkpoints" / "checkpoint_best.pt")
+    export(find_model(early, data), tmp_path / "early")
+    card = (tmp_path / "early" / "README.md").read_text()
+    assert "Seed" not in card and "Experiment" not in card, "a stage is a training of its own"

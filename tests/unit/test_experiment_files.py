@@ -277,6 +277,7 @@ def test_a_users_own_options() -> None:
         (["--lr", "1", "2"], "one value"),
         (["--seed", "5"], "after --: leave --seed out: --seeds gives"),
         (["--seed=5"], "after --: leave --seed out: --seeds gives"),
+        (["--save-dir=x"], "after --: leave --save-dir out: "),
     ):
         with pytest.raises(InputError, match=sentence):
             read_words(bad)

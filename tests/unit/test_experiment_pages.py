@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.cli import _experiment_evaluation, experiment
 from sut_fairseq.cli._experiment_figures import draw_curves
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import pages, reading, records, report, results
+from sut_fairseq.experiments import pages, provenance, reading, records, report, results
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
-from sut_fairseq.experiments.evaluating import Asked
+from sut_fairseq.experiments.evaluating import Asked, read_evaluations
 from sut_fairseq.experiments.records import Session
 from sut_fairseq.experiments.schema import Claim
 from tests.unit.test_experiment_curves import LOG
@@ -51,6 +52,22 @@ def test_the_papers_size(tmp_path: Path) -> None:
     path = run(tmp_path, "ndr", 1, {"all": 99.0})
     assert verdict([as_size(path, "paper", updates=5)]).verdict is Verdict.REDUCED
     assert verdict([as_size(path, "paper", updates=None)]).verdict is Verdict.AT_SIZE
+    before = replace(records.read_record(path), planned_before=["800 updates"])
+    records.write_record(path, before)  # by --change-length without --updates
+    found = verdict([path])
+    assert found.verdict is Verdict.REDUCED
+    assert found.groups[0].title.endswith("5 updates, planned for 800 updates before")
+    assert report.called(found.groups[0]).endswith("--size paper --change-length --seeds 1")
+
+
+def test_a_file_of_the_users_with_the_name_of_ours(tmp_path: Path) -> None:
+    """Its runs say nothing about our claims."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    own = tmp_path / "ctl.yaml"
+    own.write_text(reading.read("ctl").path.read_text(encoding="utf-8"), encoding="utf-8")
+    records.write_record(path, replace(records.read_record(path), experiment=str(own)))
+    assert results.collect([path])[0].experiment.name == "ctl"
+    assert verdict([path]).verdict is Verdict.NOT_RUN
 
 
 def test_runs_that_do_not_count(tmp_path: Path) -> None:
@@ -102,6 +119,29 @@ def test_unfinished_trainings_are_named(
     assert experiment.main([command, *map(str, runs)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"{runs[1]} is not finished: its results are those of the training so far."
+
+
+def test_an_evaluation_counts_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that ends while it is evaluated has other parameters then."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "checkpoint_best.pt").touch()
+    monkeypatch.setattr(provenance, "describe_data", lambda folder: FORWARD)
+    ended: list[str] = []
+
+    def evaluate_slowly(line: list[str]) -> None:
+        Path(line[line.index("--csv") + 1]).write_text("group,percent\nall,1\n")
+        end = records.now() + timedelta(seconds=1)
+        ended.append(records.stamp(end))
+
+    monkeypatch.setattr(_experiment_evaluation.evaluate_command, "run", evaluate_slowly)
+    record = records.read_record(path)
+    ctl = reading.read("ctl")
+    _experiment_evaluation.by_groups(path, record, ctl, Asked(by="depth"))
+    with_sessions(path, replace(SESSION, ended=ended[0]))
+    assert not read_evaluations(path, records.read_record(path))
 
 
 def test_one_run_that_cannot_be_evaluated_does_not_stop_the_others(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +25,16 @@ from sut_fairseq.experiments.runs import Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+_FINISHED = records.Session(
+    stage="",
+    command=[],
+    started="2026-01-01",
+    outcome="finished",
+    code=Code(version="0"),
+    computer=describe_computer("1", 0),
+)
 
 
 @pytest.fixture
@@ -82,7 +94,8 @@ def test_a_refused_call_leaves_nothing_behind(
     trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
     trainer.train(cells(tmp_path, seeds=(2,)))
     others = cells(tmp_path, updates=7, seeds=(1, 2))
-    (others[1].folder / "checkpoints").mkdir()
+    (tmp_path / "large_disk").mkdir()
+    (others[1].folder / "checkpoints").symlink_to(tmp_path / "large_disk")
     (others[1].folder / "checkpoints" / "checkpoint_last.pt").touch()
     with pytest.raises(InputError, match=r"lstm-seed-2 holds a run of other settings: "):
         trainer.train(others)
@@ -102,6 +115,61 @@ def test_a_run_that_saved_nothing_may_have_other_settings(
     (run,) = cells(tmp_path, updates=9)
     trainer.train([run])
     assert records.read_record(run.folder).updates == 9
+
+
+def test_the_log_of_a_run_that_is_replaced_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The curve of the new run would have the points of both."""
+    monkeypatch.chdir(tmp_path)
+
+    def start(self: Trainer, command: list[str], log: Path, *others: object) -> object:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(command[command.index("--max-update") + 1])
+        return subprocess.Popen(["false"])
+
+    monkeypatch.setattr(Trainer, "_start", start)
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    for updates in (7, 7, 9, 11):
+        with pytest.raises(InputError, match="failed"):
+            trainer.train(cells(tmp_path, updates=updates))
+    (run,) = cells(tmp_path)
+    logs = {path.name: path.read_text() for path in run.folder.glob("train.log*")}
+    assert logs == {"train.log": "11", "train.log.earlier": "77", "train.log.earlier-2": "9"}
+
+
+def test_finished_trainings_are_comments_in_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `launch_torchrun.sh` runs on other machines is what the first one runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    arguments = Namespace(launcher="", gpus=0)
+    (run,) = cells(tmp_path)
+    line = _experiment_training.listed(run, arguments)
+    assert line.startswith("fairseq-train ") and "\n" not in line
+    Trainer(Machine(0), jobs=1, say=print).train([run])
+    assert _experiment_training.listed(run, arguments) == line
+    records.write_record(run.folder, replace(records.read_record(run.folder), sessions=[_FINISHED]))
+    assert _experiment_training.listed(run, arguments) == f"# finished: {line}"
+    (other,) = cells(tmp_path, updates=7)
+    assert _experiment_training.listed(other, arguments).startswith("fairseq-train ")
+
+
+def test_trainings_go_on_when_nobody_reads_what_is_said(tmp_path: Path) -> None:
+    program = (
+        "from sut_fairseq.cli._experiment_training import clock\n"
+        f"say = clock(); input(); say('a'); say('b'); open({str(tmp_path / 'done')!r}, 'w')"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.close()
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        assert process.wait() == 0
+    assert (tmp_path / "done").exists()
 
 
 def test_numbers_of_the_command_line_are_those_of_the_file() -> None:
@@ -186,15 +254,7 @@ def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.Mon
     (longer,) = cells(tmp_path, updates=9)
     _at(longer.folder, 7, monkeypatch)
     record = records.read_record(longer.folder)
-    session = records.Session(
-        stage="",
-        command=[],
-        started="2026-01-01",
-        outcome="finished",
-        code=Code(version="0"),
-        computer=describe_computer("1", 0),
-    )
-    records.write_record(longer.folder, replace(record, sessions=[session]))
+    records.write_record(longer.folder, replace(record, sessions=[_FINISHED]))
     with pytest.raises(
         InputError, match=r"now 9\); choose another --out, or go on .* --change-length\."
     ):
@@ -221,6 +281,9 @@ def test_lengths_that_a_run_cannot_get(tmp_path: Path, monkeypatch: pytest.Monke
     before = records.read_record(shorter.folder)
     with pytest.raises(InputError, match="been trained for 8 updates: give --updates more"):
         trainer.train([shorter])
+    _at(shorter.folder, 6, monkeypatch)
+    trainer.train([shorter])  # it has not got so far
+    records.write_record(shorter.folder, before)
     other = replace(shorter, choice=replace(shorter.choice, updates=20, own=(("dropout", 0.5),)))
     with pytest.raises(InputError, match=r"other settings: [^;]*dropout.*; choose another --out"):
         trainer.train([other])

@@ -210,6 +210,32 @@ def test_folders_without_runs(tmp_path: Path) -> None:
         records.read_record(one)
 
 
+def test_runs_behind_links(tmp_path: Path) -> None:
+    """Each is found once, though a link leads in a circle."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "elsewhere").symlink_to(path)
+    (tmp_path / "runs" / "circle").symlink_to(tmp_path / "runs")
+    found = records.find_runs([tmp_path / "runs"])
+    assert [one.resolve() for one in found] == [path]
+    assert records.holds_runs(tmp_path / "runs")
+
+
+def test_seeds_that_were_evaluated_in_other_ways_are_not_put_together(tmp_path: Path) -> None:
+    """Other groups, and other folders whose names end alike."""
+    runs = [run(tmp_path, "ndr", seed, {"9": 90.0, "all": 95.0}) for seed in (1, 2)]
+    (runs[0] / "test-by-depth.evaluation.json").unlink()
+    evaluate(runs[0], FORWARD, {"9": 10.0, "all": 95.0}, Asked(by="source_length"))
+    (group,) = results.collect(runs)
+    sentence = f"no results on `test` in the same groups: run .* {runs[0]} {runs[1]}` first"
+    with pytest.raises(InputError, match=sentence):
+        results.table([group], [], by_group=True)
+    for path, digest in zip(runs, ("d7", "d8")):
+        there = replace(FORWARD, folder=f"{path}/extra", digest=digest)
+        evaluate(path, there, {"all": 50.0}, Asked(by="depth", data=there.folder))
+    assert not group.evaluations()
+
+
 def test_digest_of_data(tmp_path: Path) -> None:
     """It changes with a dictionary and with what the preparation says, not with the program."""
     digests = []
@@ -288,9 +314,10 @@ def test_data_that_changed_since_the_training(
     now = replace(FORWARD, digest="d2")
     monkeypatch.setattr(provenance, "describe_data", lambda _: now)
     sentence = r"data-bin/ctl-forward holds other data than at the time of the training: .* --data"
-    for evaluate_it in (evaluating.command, evaluating.keep):
-        with pytest.raises(InputError, match=sentence):
-            evaluate_it(path, record, ctl, Asked(by="depth"))
+    with pytest.raises(InputError, match=sentence):
+        evaluating.command(path, record, ctl, Asked(by="depth"))
+    with pytest.raises(InputError, match=sentence):
+        evaluating.keep(path, record, ctl, Asked(by="depth"), EVALUATED)
     elsewhere = Asked(data=FORWARD.folder)
     assert "--data" in evaluating.command(path, record, ctl, elsewhere)
     evaluate(path, now, {"all": 99.0}, Asked(by="depth"))
