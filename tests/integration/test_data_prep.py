@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+from fairseq.models import ARCH_MODEL_REGISTRY
 
 from sut_data.folders.choosing import plan_for
-from sut_data.folders.training import in_lines, script_command, training_words
+from sut_data.folders.training import OURS, in_lines, script_command, training_words
 from sut_data.text.treatment import Counts
 from tests.integration import commands
 
@@ -401,6 +402,19 @@ def test_the_task_is_in_the_printed_command() -> None:
     printed = in_lines(training_words(Path("a"), counts, plan, joined=False, task="other_task"))
     assert printed.count("--task other_task") == printed.count("--task") == 1
     assert "--task" not in in_lines(training_words(Path("a"), counts, plan, joined=False))
+
+
+def test_options_of_ours_are_printed_for_our_architectures() -> None:
+    counts = {"train": Counts(1, 5, 4, 0, 0)}
+    plan = plan_for(counts, 6, gpus=0)
+
+    def has_it(arch: str | None) -> bool:
+        words = training_words(Path("a"), counts, plan, joined=False, arch=arch)
+        return "--separate-embeddings" in in_lines(words)
+
+    assert has_it(None) and has_it("sut_base") and not has_it("lstm")
+    for arch, model in ARCH_MODEL_REGISTRY.items():
+        assert arch.startswith(OURS) == model.__module__.startswith("sut_fairseq."), arch
 
 
 def test_long_sentences_raise_the_limits() -> None:

@@ -169,6 +169,19 @@ def test_samples(
     assert identity(tmp_path / "out")[::2] == (name, True)
 
 
+@pytest.mark.parametrize("split", ["mcd1", "mcd2"])
+def test_a_size_for_the_validation_set_that_is_there(
+    repository: Path, tmp_path: Path, samples: Path, split: str
+) -> None:
+    words = [*script(repository, "scan"), "--raw", str(samples / "scan"), "--split", split]
+    environment = fake_fairseq(tmp_path, WRITE_INDICES)
+    line = [*words, "--limit", "9", "--valid-size", "5", "--out", "out"]
+    result = run(line, tmp_path, **environment)
+    assert result.returncode == 2 and not (tmp_path / "out").exists()
+    sentence = f"leave out --valid-size with --split {split}, which has a validation set of its own"
+    assert sentence in result.stderr
+
+
 def test_files_of_ones_own(repository: Path, tmp_path: Path) -> None:
     """Any words in SCAN's form; what train and test share is reported."""
     (tmp_path / "a").write_text("".join(f"IN: do {n} OUT: D{n}\n" for n in range(20)))

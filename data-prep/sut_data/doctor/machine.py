@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sut_data.doctor.finding import Finding, numbers
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_GLIBC = (2, 28)  # of torch's wheels
-# A checkpoint of `sut_base` has 0.6 GB; the best, the last, and one that is being written.
-ROOM, ROOM_FOR_TEMPORARY_FILES = 2.0, 0.1  # GB
+# A checkpoint of `sut_base` has 0.8 GB; the best, the last, and one that is being written.
+ROOM, ROOM_FOR_TEMPORARY_FILES = 2.5, 0.1  # GB
 _COMPILERS = ("c++", "g++", "clang++")
 
 
@@ -36,30 +38,30 @@ def check_compiler(needed: bool) -> Finding:
         needed: whether something has still to be compiled.
     """
     name = "C++ compiler"
-    given = os.environ.get("CXX", "").split()
-    found = given[0] if given else next(filter(shutil.which, _COMPILERS), None)
+    # $CXX may begin with a wrapper: `ccache g++`.
+    found = os.environ.get("CXX", "").split() or [*filter(shutil.which, _COMPILERS)][:1]
     headers = Path(sysconfig.get_paths()["include"], "Python.h")
     problem = ""
-    if found is None:
+    if not found:
         problem = "there is no C++ compiler (c++, g++ or clang++)"
         remedy = "install g++ (Debian and Ubuntu: `apt-get install build-essential`)"
     elif not _compiles(found):
-        problem = f"`{found}` does not compile a program of one line"
+        problem = f"`{shlex.join(found)}` does not compile a program of one line"
         remedy = "install g++ (Debian and Ubuntu: `apt-get install build-essential`)"
     elif not headers.is_file():
         problem = f"there is no {headers}"
         remedy = "install Python's headers (Debian and Ubuntu: `apt-get install python3-dev`)"
     if not problem:
-        return Finding(name, f"{found} ({_version(str(found))})")
+        return Finding(name, f"{shlex.join(found)} ({_version(found)})")
     if needed:
         return Finding(name, problem, f"{problem}, and fairseq has to be compiled: {remedy}.")
     return Finding(name, f"{problem}; only installing fairseq again and torch.compile need it")
 
 
-def _compiles(compiler: str) -> bool:
+def _compiles(compiler: Sequence[str]) -> bool:
     try:
         done = subprocess.run(
-            [compiler, "-x", "c++", "-fsyntax-only", "-"],
+            [*compiler, "-x", "c++", "-fsyntax-only", "-"],
             input="#include <vector>\nint main() { return 0; }\n",
             capture_output=True,
             text=True,
@@ -70,8 +72,8 @@ def _compiles(compiler: str) -> bool:
     return done.returncode == 0
 
 
-def _version(compiler: str) -> str:
-    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, timeout=60)
+def _version(compiler: Sequence[str]) -> str:
+    done = subprocess.run([*compiler, "--version"], capture_output=True, text=True, timeout=60)
     return (done.stdout.splitlines() or ["version unknown"])[0]
 
 

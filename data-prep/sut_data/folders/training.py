@@ -19,6 +19,11 @@ FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
 # Environment variable of `sut-experiment prepare`, which says itself how to train on the folder.
 OF_EXPERIMENT = "SUT_DATA_OF_EXPERIMENT"
 DEFAULT_TASK = "translation"
+# How the names of our architectures begin; fairseq's own know no --separate-embeddings.
+OURS = (
+    "sut_", "ut_", "ndr_", "compositional_", "location", "contextual_", "universal_transformer",
+    "recurrent_", "encoder_classifier",
+)  # fmt: skip
 # Options that begin a line of the command that is printed.
 _FIRST = (
     "arch",
@@ -92,8 +97,12 @@ def training_words(
     if task != DEFAULT_TASK:
         first += ["--task", task]
     # An architecture may share what two dictionaries cannot, or not share what one could.
-    sharing = "--share-all-embeddings" if joined else "--separate-embeddings"
-    lines = [first, ["--user-dir", user_dir(), sharing]]
+    sharing = []
+    if joined:
+        sharing = ["--share-all-embeddings"]
+    elif arch is None or arch.startswith(OURS):
+        sharing = ["--separate-embeddings"]
+    lines = [first, ["--user-dir", user_dir(), *sharing]]
     for name, value in options.items():
         if name in _FIRST:
             lines.append([])

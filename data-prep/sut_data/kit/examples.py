@@ -49,11 +49,16 @@ def keyed_order(examples: Iterable[Example], purpose: str) -> list[Example]:
     """Return the examples in a random order that is the same on every machine and Python version.
 
     The order is that of a hash of seed, purpose and source, so it does not depend on the order in
-    which the examples come, and two purposes give independent orders.
+    which the examples come, and two purposes give independent orders. Copies of an example are
+    spread over the order: each but the first has its number in its hash too.
     """
+    copies: Counter[str] = Counter()
 
     def key(example: Example) -> bytes:
-        return hashlib.sha256(f"{SEED} {purpose} {example.source}".encode()).digest()
+        copies[example.source] += 1
+        number = copies[example.source]
+        which = f" copy {number}" if number > 1 else ""
+        return hashlib.sha256(f"{SEED} {purpose} {example.source}{which}".encode()).digest()
 
     return sorted(examples, key=key)
 

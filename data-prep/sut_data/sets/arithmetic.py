@@ -110,13 +110,14 @@ def main(program: str, argv: Sequence[str]) -> None:
         "sources, their values modulo 10 as targets of one token.",
         SIZES,
         "An argument is an operation with probability 0.2; expressions have at most 50 tokens. "
-        "Depth is the largest number of operations around a digit. train and valid have depths 0 "
-        "to 5 in equal proportions, the additional set valid_deep has 6, test 7 and 8; all but "
-        "train have the column `depth`. The paper (Csordas et al., 2022) tests on depths 7 and 8 "
-        "in its tables and text, on 7 in its appendix: for that, --test-depths 7. The paper has as "
-        "many samples of depth 0 as of depth 5, so it repeats them. Here all samples differ: train "
-        "has all 10 of depth 0, train and valid share all 200 of depth 1, and the other depths "
-        "have equally many. The test set does not depend on the sizes of the other sets.",
+        "Depth is the largest number of operations around a digit. train has depths 0 to 5, as "
+        "equally as so many different samples exist, valid 1 to 5, the additional set valid_deep "
+        "6, test 7 and 8; all but train have the column `depth`. The paper (Csordas et al., 2022) "
+        "tests on depths 7 and 8 in its tables and text, on 7 in its appendix: for that, "
+        "--test-depths 7. The paper has as many samples of depth 0 as of depth 5, so it repeats "
+        "them. Here all samples differ: train has all 10 of depth 0, train and valid share all 200 "
+        "of depth 1, and the other depths have equally many. The test set does not depend on the "
+        "sizes of the other sets.",
     )
     add_test_depths(parser, TEST_DEPTHS)
     args = parser.parse_args(argv)

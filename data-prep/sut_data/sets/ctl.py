@@ -62,14 +62,14 @@ def main(program: str, argv: Sequence[str]) -> None:
         "as sources (`101 d a b` is b(a(d(101))), backward it is `b a d 101`), the value as a "
         "target of one token.",
         SIZES,
-        "There are 8 symbols and 9 random bijections; depth is the number of functions. train and "
-        "valid have depths 1 to 5 in equal proportions, the additional set valid_deep has 6 to 8, "
-        "test 9 and 10; all but train have the column `depth`. All samples differ: train has all "
-        "72 of depth 1, depths 2 and 3 are used up (648 and 5,832 exist), and 4 and 5 share the "
-        "rest. The same seed gives the same functions and, without --limit, line by line the same "
-        "samples in both directions. The size of train is the published one (Csordas et al., "
-        "2022); the samples were not published, and the other sizes are ours: 1,000 of each depth "
-        "in valid_deep and test.",
+        "There are 8 symbols and 9 random bijections; depth is the number of functions. train has "
+        "depths 1 to 5, as equally as so many different samples exist, valid 2 to 5, the "
+        "additional set valid_deep 6 to 8, test 9 and 10; all but train have the column `depth`. "
+        "All samples differ: train has all 72 of depth 1, depths 2 and 3 are used up (648 and "
+        "5,832 exist), and 4 and 5 share the rest. The same seed gives the same functions and, "
+        "without --limit, line by line the same samples in both directions. The size of train is "
+        "the published one (Csordas et al., 2022); the samples were not published, and the other "
+        "sizes are ours: 1,000 of each depth in valid_deep and test.",
     )
     parser.add_argument(
         "--direction", choices=["forward", "backward"], default="forward",

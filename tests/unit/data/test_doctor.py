@@ -140,6 +140,10 @@ def test_compilers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Python.h").touch()
     monkeypatch.setattr(machine.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     assert machine.check_compiler(needed=True) == Finding("C++ compiler", "c++ (c++ 99)")
+    broken.rename(tmp_path / "wrapper")
+    (tmp_path / "wrapper").write_text("#!/bin/sh\n[ \"$1\" = mine ] && echo 'mine 7'\n")
+    monkeypatch.setenv("CXX", "wrapper mine")
+    assert machine.check_compiler(True) == Finding("C++ compiler", "wrapper mine (mine 7)")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +169,7 @@ def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda folder: usage(5e9))
     assert machine.check_disk().ok and "5.0 GB free in" in machine.check_disk().found
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda folder: usage(1.5e9))
-    assert machine.check_disk().fix == f"{Path.cwd()} has 1.5 GB free: make room for 2 GB."
+    assert machine.check_disk().fix == f"{Path.cwd()} has 1.5 GB free: make room for 2.5 GB."
 
 
 def test_an_old_python(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,13 @@ def main(program: str, argv: Sequence[str]) -> None:
         "Operators are MIN, MAX, MED (rounded down) and SM (modulo 10), with 2 to 5 arguments; an "
         "argument is an operator with probability 0.3; expressions have at most 50 tokens. "
         "Dependency depth counts only the operators that the value depends on: MIN and MAX select "
-        "one argument, MED one or two (of equal ones the shallowest), SM needs all. train and "
-        "valid have depths 0 to 5 in equal proportions, the additional set valid_deep has 6, test "
-        "7 and 8; all but train have the column `depth`. The paper (Csordas et al., 2022) tests on "
-        "depths 7 and 8 in its tables and text, on 7 in its appendix: for that, --test-depths 7. "
-        "All samples differ: train has all 10 of depth 0, and equally many of the other depths. "
-        "The test set does not depend on the sizes of the other sets.",
+        "one argument, MED one or two (of equal ones the shallowest), SM needs all. train has "
+        "depths 0 to 5, as equally as so many different samples exist, valid 1 to 5, the "
+        "additional set valid_deep 6, test 7 and 8; all but train have the column `depth`. The "
+        "paper (Csordas et al., 2022) tests on depths 7 and 8 in its tables and text, on 7 in its "
+        "appendix: for that, --test-depths 7. All samples differ: train has all 10 of depth 0, and "
+        "equally many of the other depths. The test set does not depend on the sizes of the other "
+        "sets.",
     )
     add_test_depths(parser, TEST_DEPTHS)
     parser.add_argument(

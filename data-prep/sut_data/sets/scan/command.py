@@ -148,7 +148,13 @@ def main(program: str, argv: Sequence[str]) -> None:
     name, files, make = source
 
     def make_parts() -> Parts:
-        return take_validation(make(), args.valid_size, remedy)
+        parts = make()
+        if "valid" in parts:
+            refuse_options(
+                args, ["valid_size"],
+                f"with --split {split}, which has a validation set of its own",
+            )  # fmt: skip
+        return take_validation(parts, args.valid_size, remedy)
 
     experiment = "scan" if args.cutoff is None else "scan_cutoffs"
     prepare(args, files, make_parts, name="scan", split=name, experiment=experiment)

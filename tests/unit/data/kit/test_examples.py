@@ -93,6 +93,14 @@ def test_a_limit_keeps_the_same_random_examples() -> None:
     assert dataset.cut(parts, None) is parts
 
 
+def test_a_limit_keeps_copies_as_other_examples() -> None:
+    """SCAN's splits repeat one pair thousands of times: neither all copies go nor all stay."""
+    others = [Example(f"s{n}", "t") for n in range(1_000)]
+    parts = {"train": [Example("jump", "t")] * 100 + others}
+    kept = dataset.cut(parts, 550)["train"]
+    assert 35 < kept.count(Example("jump", "t")) < 65
+
+
 def test_a_limit_keeps_every_label() -> None:
     train = [Example(f"s{n}", "common") for n in range(50)]
     train += [Example(f"r{n}", f"rare {n % 3}") for n in range(6)]
