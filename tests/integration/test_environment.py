@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -82,7 +83,7 @@ def sourced(
     repository: Path, commands: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run commands of a script that uses the environment."""
-    script = f". {repository / 'scripts' / '_environment.sh'}\n{commands}"
+    script = f". {quote(str(repository / 'scripts' / '_environment.sh'))}\n{commands}"
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         env={"PATH": os.environ["PATH"], **environment},
@@ -106,7 +107,7 @@ def test_an_installation_shows_that_it_is_alive(repository: Path, tmp_path: Path
     )
     program(tmp_path / "sleep", "exec /bin/sleep 0.1")  # instead of 15 seconds
     path = f"{tmp_path}:{os.environ['PATH']}"
-    process = sourced(repository, f"python={pip}\ninstall_step torch torch", PATH=path)
+    process = sourced(repository, f"python={quote(str(pip))}\ninstall_step torch torch", PATH=path)
     assert process.returncode == 0, process.stderr
     first, *rest = process.stdout.splitlines()
     assert first.endswith(" s] installing torch")
@@ -118,7 +119,9 @@ def test_an_installation_shows_that_it_is_alive(repository: Path, tmp_path: Path
 
 def test_a_failed_installation_says_what_failed(repository: Path, tmp_path: Path) -> None:
     pip = program(tmp_path / "python", "echo 'ERROR: no network' >&2", "exit 1")
-    process = sourced(repository, f"python={pip}\ninstall_step torch torch\necho not reached")
+    process = sourced(
+        repository, f"python={quote(str(pip))}\ninstall_step torch torch\necho not reached"
+    )
     assert process.returncode == 1
     assert process.stderr.splitlines() == [
         "ERROR: no network",
@@ -201,7 +204,7 @@ def test_the_quick_start_prepares_by_the_python_that_it_trains_with(checkout: Pa
     environment(checkout / "active", whole=True)
     environment(checkout / ".venv", whole=True)
     stamp = checkout / ".venv" / "installed-test"
-    assert sourced(checkout, f"fingerprint test >{stamp}").returncode == 0
+    assert sourced(checkout, f"fingerprint test >{quote(str(stamp))}").returncode == 0
     process = subprocess.run(
         ["bash", str(checkout / "scripts" / "quickstart.sh"), "--out", str(checkout / "out")],
         env={"PATH": os.environ["PATH"], "VIRTUAL_ENV": str(checkout / "active")},

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def installed(command: str, *arguments: object, cwd: Path | None = None) -> subp
 
 
 def interrupted(
-    line: list[object], begun: Callable[[int], bool], *, cwd: Path, with_group: bool = False
+    line: Sequence[object], begun: Callable[[int], bool], *, cwd: Path, with_group: bool = False
 ) -> Finished:
     """A command that got Ctrl-C once something held of its process; the whole group, or alone."""
     with start(str(line[0]), *line[1:], cwd=cwd, own_group=True) as running:
@@ -105,11 +106,15 @@ def test_at_work(
     line: str, begun: Callable[[int], bool], trained: Path, data: Path, tmp_path: Path
 ) -> None:
     many = " ".join(str(number / 1000) for number in range(1, 1000))
-    filled = line.format(
-        ckpt=trained, data=data, out=tmp_path, many=many, copies=" ".join([str(trained)] * 5000)
-    )
-    line_ = list(words(filled))
-    check_interrupted(interrupted(line_, begun, cwd=tmp_path), filled.split()[0])
+    values = {
+        "ckpt": shlex.quote(str(trained)),
+        "data": shlex.quote(str(data)),
+        "out": shlex.quote(str(tmp_path)),
+        "many": many,
+        "copies": shlex.join([str(trained)] * 5000),
+    }
+    command = shlex.split(line.format(**values))
+    check_interrupted(interrupted(command, begun, cwd=tmp_path), command[0])
     assert not list(tmp_path.rglob("*")), "nothing half-written"
 
 
