@@ -92,7 +92,7 @@ def run_page(
     programs = folder / ".commands"
     programs.mkdir()
     for name in (*commands, "python"):
-        (programs / name).write_text(_STAND_IN.format(python=sys.executable))
+        (programs / name).write_text(_STAND_IN.format(python=os.path.realpath(sys.executable)))
         (programs / name).chmod(0o755)
     with _served(folder / ".socket", shorten) as address:
         return subprocess.run(

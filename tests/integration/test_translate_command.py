@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -241,8 +242,8 @@ def test_answers_while_it_is_asked(checkpoint: Path) -> None:
 
 def test_a_reader_that_leaves(checkpoint: Path) -> None:
     """`sut-translate ... | head -1` ends without a word, however much is still to come."""
-    command = f"{SCRIPTS}/sut-translate {checkpoint} --device cpu --beam 1 --buffer 2"
-    line = f"yes The dog sees | {command} | head -1; echo ${{PIPESTATUS[1]}}"
+    command = shlex.join([f"{SCRIPTS}/sut-translate", str(checkpoint), "--device", "cpu"])
+    line = f"yes The dog sees | {command} --beam 1 --buffer 2 | head -1; echo ${{PIPESTATUS[1]}}"
     finished = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     translation, status = finished.stdout.splitlines()
     assert translation and (status, finished.stderr) == ("0", "")
@@ -250,7 +251,8 @@ def test_a_reader_that_leaves(checkpoint: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["0<&-", "1>&-"])
 def test_a_stream_that_is_closed_from_the_start(checkpoint: Path, stream: str) -> None:
-    line = f"echo The dog | {SCRIPTS}/sut-translate {checkpoint} --device cpu {stream}"
+    command = shlex.join([f"{SCRIPTS}/sut-translate", str(checkpoint), "--device", "cpu"])
+    line = f"echo The dog | {command} {stream}"
     finished = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert finished.stdout == ""
     if stream == "0<&-":

@@ -171,9 +171,10 @@ def _fused(queries: Tensor, memory: Memory, visible: Tensor | None, dropout: flo
     """The same for softmax of plain scores, head by head, by torch's kernels."""
     mask = None
     if visible is not None:
-        # The least finite number, not -inf: a row without visible keys (padding) stays finite.
+        # A row without visible keys (padding) stays finite: -inf would not, nor would the least
+        # finite number with a score added to it.
         mask = torch.zeros(visible.shape, dtype=queries.dtype, device=visible.device)
-        mask = mask.masked_fill_(~visible, torch.finfo(queries.dtype).min).unsqueeze(1)
+        mask = mask.masked_fill_(~visible, torch.finfo(queries.dtype).min / 2).unsqueeze(1)
         if mask.shape[2] > 1:
             mask = mask.repeat_interleave(queries.shape[3], dim=2)
     keys, values = memory.keys.to(queries.dtype), memory.values.to(queries.dtype)

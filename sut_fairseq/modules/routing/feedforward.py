@@ -14,7 +14,7 @@ from sut_fairseq.statistics import RoutingStatistics
 
 
 class MixtureFeedForward(FeedForward):
-    """y = sum over the chosen experts of g(e|h) W2_e act(W1_e h + b1_e) + b2_e.
+    """y = sum over the chosen experts of g(e|h) (W2_e act(W1_e h + b1_e) + b2_e).
 
     Args:
         router: chooses among its `num_experts` experts for each token.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -102,7 +103,8 @@ def test_a_defect_of_ours_keeps_its_traceback(error: Exception) -> None:
 
 def test_a_reader_may_leave() -> None:
     program = "from sut_data.main import main; import sys; sys.exit(main(['scan', '--help']))"
-    code = f'{sys.executable} -c "{program}" | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}'
+    command = shlex.join([sys.executable, "-c", program])
+    code = f"{command} | head -1 >/dev/null; echo ${{PIPESTATUS[0]}}"
     shell = subprocess.run(["bash", "-c", code], capture_output=True, text=True)
     assert (shell.stdout, shell.stderr) == ("0\n", "")
 

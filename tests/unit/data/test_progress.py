@@ -110,8 +110,8 @@ def line(
         ):
             (tmp_path / f"{file}.{language}").write_text("\n".join((text * 24)[:24]) + "\n")
     folder = samples / {"pcfg": "pcfg_set"}.get(name, name)
-    options = SHOWN[name][0].format(samples=folder, raw=tmp_path)
-    return [name, *options.split(), "--out", str(tmp_path / "out")]
+    options = [one.format(samples=folder, raw=tmp_path) for one in SHOWN[name][0].split()]
+    return [name, *options, "--out", str(tmp_path / "out")]
 
 
 @pytest.mark.parametrize("line", SHOWN, indirect=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,13 @@ import pytest
 
 from sut_data.folders import training
 from sut_data.folders.choosing import KEPT, SIZES, choose, rounded_up
-from sut_data.folders.training import experiment_command, gpus_here, in_lines, training_words
+from sut_data.folders.training import (
+    experiment_command,
+    gpus_here,
+    in_lines,
+    training_words,
+    user_dir,
+)
 from sut_data.text.treatment import Counts
 
 MULTI30K = 455_190  # symbols of its German side after 8,000 merges, with an end for each sentence
@@ -23,7 +30,7 @@ def command(pairs: int, symbols: int, gpus: int) -> str:
     printed = in_lines(training_words(Path("/data/mine"), counts, plan, joined=True))
     lines = printed.split(" \\\n    ")
     assert lines.pop(0).endswith("fairseq-train /data/mine")
-    assert lines.pop(0).endswith("sut_fairseq --share-all-embeddings")
+    assert lines.pop(0) == shlex.join(["--user-dir", user_dir(), "--share-all-embeddings"])
     assert lines.pop() == "--save-dir checkpoints/mine"
     assert " ".join(lines[1:4]) == (
         "--criterion cross_entropy_with_auxiliary --label-smoothing 0.1 "
