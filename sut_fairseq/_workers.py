@@ -95,7 +95,9 @@ def launched_workers() -> int:
     Raises:
         InputError: if the environment names a number of processes, but not which one this is.
     """
-    workers = int(os.environ.get("WORLD_SIZE") or 1)
+    given = os.environ.get("WORLD_SIZE") or "1"
+    check(given.strip().isdecimal(), "WORLD_SIZE", "a number of processes, or not set", given)
+    workers = int(given)
     absent = [name for name in _LAUNCHER if name not in os.environ]
     if workers > 1 and absent:
         raise InputError(

@@ -85,7 +85,10 @@ def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
     names = [row["group"] for row in rows]
     numeric = all(order_of(name)[0] == 0 for name in names)
     places = [float(name) for name in names] if numeric else names
-    above, below = figure.subplots(2, 1, sharex=True)
+    depths = [stack for stack in ("encoder", "decoder") if f"{stack}_depth" in rows[0]]
+    has_loss = "attention_loss" in rows[0]
+    panels = figure.subplots(1 + bool(depths) + has_loss, 1, sharex=True, squeeze=False)[:, 0]
+    above, below = panels[0], panels[-1]
     above.plot(
         places, [row["percent"] for row in rows], marker="o", color="black", label=result["measure"]
     )
@@ -94,17 +97,16 @@ def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
         right = [row["before_eos"] for row in rows]
         above.plot(places, right, marker="s", color="gray", label="the same before <eos>")
         above.legend()
-    for stack in ("encoder", "decoder"):
-        if f"{stack}_depth" in rows[0]:
-            below.plot(places, [row[f"{stack}_depth"] for row in rows], marker="o", label=stack)
-    below.set_ylabel("steps run per token")
-    if "attention_loss" in rows[0]:
+    for stack in depths:
+        steps = [row[f"{stack}_depth"] for row in rows]
+        panels[1].plot(places, steps, marker="o", label=stack)
+        panels[1].set_ylabel("steps run per token")
+        panels[1].legend()
+    if has_loss:
         below.plot(places, [row["attention_loss"] for row in rows], marker="o", color="black")
         below.set_ylabel("attention loss, words²")
     below.set_xlabel(result["by"] or "")
-    if below.get_legend_handles_labels()[0]:
-        below.legend()
-    for axes in (above, below):
+    for axes in panels:
         axes.grid(alpha=0.3)
     if numeric and all(place.is_integer() for place in places):
         below.locator_params(axis="x", integer=True, min_n_ticks=1)

@@ -16,6 +16,13 @@ from sut_fairseq.errors import InputError, check
 # Overrides that say nothing about the model.
 _OF_DATA = ("balance_lengths", "data", "group_column", "source_lang", "target_lang")
 
+# How fairseq begins to say that a dictionary is damaged.
+_BAD_DICTIONARY = (
+    "Incorrect dictionary format",
+    "Duplicate word found when loading Dictionary",
+    "Incorrect encoding detected",
+)
+
 
 def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTask]:
     """A trained model and its task.
@@ -47,6 +54,12 @@ def _why(path: str, overrides: Mapping[str, Any], error: Exception) -> str:
         return (
             f"there is no `{error.filename}`, where the model's dictionaries should be: name the "
             "folder of the prepared data with --data."
+        )
+    if str(error).startswith(_BAD_DICTIONARY):
+        reason = " ".join(str(error).split())
+        return (
+            f"a dictionary (dict.*.txt) of the model's data folder cannot be read ({reason}): copy "
+            "it again, or name another folder with --data."
         )
     if "loading state_dict" not in str(error):
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"

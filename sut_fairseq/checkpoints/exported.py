@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shutil
 from argparse import Namespace
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ _FORMAT = 1
 _KEPT = ("cfg", "args", "task_state", "optimizer_history", "extra_state")
 _KEPT_EXTRA = ("val_loss", "train_iterator", "averaged_from")
 # How JSON shows what it has no notation for.
-_NAMESPACE, _TUPLE = "__namespace__", "__tuple__"
+_NAMESPACE, _TUPLE, _FLOAT = "__namespace__", "__tuple__", "__float__"
 
 
 def is_exported(path: str | Path) -> bool:
@@ -65,7 +66,7 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
     for key in _KEPT:
         if state.get(key) is not None:
             document[key] = _plain(key, _relevant(key, state[key]))
-    text = json.dumps(document, indent=1, ensure_ascii=False)
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     shutil.copymode(folder / CONFIG, path)  # safetensors lets nobody else read it
 
@@ -152,13 +153,16 @@ def _digest(path: Path) -> str:
 def _plain(name: str, value: Any) -> Any:
     """A value as JSON has it, from which `_restored` makes the same value again."""
     if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
-        return value.item()
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_FLOAT: str(value)}  # the validation loss of a training that went wrong
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Namespace):
         return {_NAMESPACE: _plain(name, vars(value))}
     if isinstance(value, Mapping):
-        if not all(isinstance(key, str) for key in value) or {_NAMESPACE, _TUPLE} & value.keys():
+        taken = {_NAMESPACE, _TUPLE, _FLOAT} & value.keys()
+        if taken or not all(isinstance(key, str) for key in value):
             raise InputError(
                 f"`{name}` of the checkpoint has keys that JSON cannot hold: export it with "
                 "--format pt."
@@ -183,4 +187,6 @@ def _restored(value: Any) -> Any:
         return Namespace(**_restored(value[_NAMESPACE]))
     if value.keys() == {_TUPLE}:
         return tuple(_restored(value[_TUPLE]))
+    if value.keys() == {_FLOAT}:
+        return float(value[_FLOAT])
     return {key: _restored(one) for key, one in value.items()}

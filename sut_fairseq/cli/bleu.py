@@ -218,7 +218,10 @@ def _read_text(path: Path, expected: int) -> list[str] | None:
     """Lines of a file of the prepared folder, one for each sentence; None if it is not there."""
     if not path.is_file():
         return None
-    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` is not UTF-8 ({error}): prepare the data again.") from error
     if lines[-1] == "":
         lines.pop()
     if len(lines) != expected:

@@ -20,7 +20,8 @@ from sut_fairseq.inference.files import ModelFiles
 
 FILE = "README.md"
 _CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
-_RESULTS = "results.json"  # of `sut-experiment evaluate` on translations
+# Of `sut-experiment evaluate` on translations.
+_RESULTS, _AVERAGE = "results.json", "average.pt"
 
 # Columns of evaluations that a card shows, and what it calls them.
 _COLUMNS = {
@@ -52,7 +53,7 @@ def model_card(
     evaluations = []
     if run is not None and record is not None:
         evaluations = _evaluations(files.checkpoint, run, record)
-    translated = list(_translations(files.checkpoint, run))
+    translated = list(_translations(files.checkpoint, state, run))
     sections = [
         _front_matter(files, license),
         f"# {name}",
@@ -162,11 +163,10 @@ def _data(
 
 
 def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple[str, str]]:
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates")
+    updates = _updates(state)
     if updates:
         yield "Updates", f"{int(updates):,}"
-    averaged = (state.get("extra_state") or {}).get("averaged_from")
+    averaged = _averaged(state)
     if averaged:
         each = ", ".join(f"{one['updates']:,}" for one in averaged)
         yield "Average of checkpoints after", f"{each} updates"
@@ -183,8 +183,22 @@ def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple
             yield "Training time", about(record.seconds)
 
 
-def _translations(checkpoint: Path, run: Path | None) -> Iterator[dict[str, Any]]:
-    """What evaluations of translations say: beside the checkpoint, or in a folder of its run."""
+def _updates(state: Mapping[str, Any]) -> int | None:
+    """After how many updates a checkpoint was written, if it says so."""
+    history = state.get("optimizer_history") or [{}]
+    updates: int | None = history[-1].get("num_updates")
+    return updates
+
+
+def _averaged(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The checkpoints that a checkpoint is the average of; empty if of none."""
+    return (state.get("extra_state") or {}).get("averaged_from") or ()
+
+
+def _translations(
+    checkpoint: Path, state: Mapping[str, Any], run: Path | None
+) -> Iterator[dict[str, Any]]:
+    """What evaluations of its translations say: beside it, or in a folder of its run."""
     places = [checkpoint.absolute().parent, *([] if run is None else [run])]
     found = dict.fromkeys(
         path
@@ -198,7 +212,17 @@ def _translations(checkpoint: Path, run: Path | None) -> Iterator[dict[str, Any]
         except InputError:
             continue
         if isinstance(document, dict) and {"scores", "cost", "subset"} <= document.keys():
-            yield document
+            # The average that was translated with lies beside its results.
+            itself = os.path.realpath(path.with_name(_AVERAGE)) == os.path.realpath(checkpoint)
+            if itself or _is_average_of(document, state):
+                yield document
+
+
+def _is_average_of(document: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    """Whether translations are by a checkpoint and no other one: the average of it alone."""
+    averaged = list(document.get("checkpoints") or [])
+    alone = len(averaged) == 1 and not _averaged(state)
+    return alone and averaged[0].get("updates") == _updates(state)
 
 
 def _scores(
@@ -236,11 +260,9 @@ def _set(one: Evaluated) -> str:
 
 def _translated_as(document: Mapping[str, Any]) -> str:
     threshold = document.get("alpha_threshold")
-    averaged = len(document.get("checkpoints") or ())
     parts = [
         f"`{document['subset']}`",
         f"of {document['dataset']}" if document.get("dataset") else "",
-        f"by the average of {averaged} checkpoints" if averaged > 1 else "",
         f"(beam {document.get('beam')}, length penalty {document.get('lenpen')}"
         + (f", threshold {threshold:g})" if threshold is not None else ")"),
     ]

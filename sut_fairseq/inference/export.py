@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq.data import Dictionary
-
 from sut_data.files import written_whole
 from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_data.text.tokenization import load_tokenization
@@ -75,10 +73,10 @@ def export(
 
 def _check_words(state: Mapping[str, Any], files: ModelFiles) -> None:
     """Compare the dictionaries with the words of the training, as loading the export would."""
-    for side, path in zip(("source", "target"), files.dictionaries):
+    for side, dictionary in zip(("source", "target"), files.load_dictionaries()):
         trained = state["model"].get(f"{NAME}.{side}._extra_state")
         if trained is not None:
-            TrainedWords(Dictionary.load(str(path)).symbols, side).set_extra_state(trained)
+            TrainedWords(dictionary.symbols, side).set_extra_state(trained)
 
 
 def _to_copy(files: ModelFiles) -> list[Path]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq import utils
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 
 from sut_data.text.tokenization import TextSide, load_direction
 from sut_fairseq.checkpoints.exported import WEIGHTS
@@ -37,6 +37,26 @@ class ModelFiles:
     def dictionaries(self) -> list[Path]:
         """The dictionaries of source and target."""
         return [self.folder / f"dict.{name}.txt" for name in (self.source_lang, self.target_lang)]
+
+    def load_dictionaries(self) -> list[Dictionary]:
+        """The dictionaries of source and target.
+
+        Raises:
+            InputError: one is damaged.
+        """
+        found = []
+        for path in self.dictionaries:
+            try:
+                found.append(Dictionary.load(str(path)))
+            except OSError:
+                raise
+            except Exception as error:  # fairseq raises several kinds
+                reason = " ".join(str(error).split())
+                raise InputError(
+                    f"`{path}` cannot be read as a dictionary ({reason}): copy it again from the "
+                    "data folder of the training."
+                ) from error
+        return found
 
     def tokenization(self) -> tuple[TextSide, TextSide]:
         """How source and target are tokenised; words as they stand where nothing says it.

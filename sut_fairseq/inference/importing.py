@@ -200,7 +200,7 @@ def _dictionaries(translation: Translation, files: ModelFiles | None) -> Sequenc
     ]
     if files is None:
         return [_numbered(size) for size in sizes]
-    found = [Dictionary.load(str(path)) for path in files.dictionaries]
+    found = files.load_dictionaries()
     for size, dictionary, path in zip(sizes, found, files.dictionaries):
         if len(dictionary) != size:
             raise InputError(

@@ -341,7 +341,11 @@ class Model:
         if result.source_tokens is None or result.target_tokens is None:
             return result
         read = result.target_tokens[:1] if self.labels else result.target_tokens
-        pair = (result.source_tokens.to(self.device), read.to(self.device))
+        # The task may put something before the words.
+        words = result.source_tokens
+        dataset = self.task.build_dataset_for_inference([words], [len(words)])
+        (source,) = dataset.collater([dataset[0]])["net_input"]["src_tokens"]
+        pair = (source.to(self.device), read.to(self.device))
         batches = without_padding([pair], self.task.target_dictionary.eos())
         try:
             cost = count(model, batches)

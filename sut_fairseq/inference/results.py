@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -39,11 +38,11 @@ class Search:
             value = getattr(self, name)
             whole = isinstance(value, int) and value >= least
             check(whole, name, f"a whole number of at least {least}", repr(value))
-        for name in ("lenpen", "max_len_a"):
+        # Within these bounds nothing that is computed from them overflows.
+        for name, low, high in (("lenpen", -50, 50), ("max_len_a", 0, 1_000_000)):
             value = getattr(self, name)
-            number = isinstance(value, Real) and math.isfinite(value)
-            check(number, name, "a finite number", repr(value))
-        check(self.max_len_a >= 0, "max_len_a", "at least 0", self.max_len_a)
+            number = isinstance(value, Real) and low <= float(value) <= high
+            check(number, name, f"a number from {low} to {high:,}", repr(value))
 
 
 @dataclass(frozen=True)

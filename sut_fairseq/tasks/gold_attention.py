@@ -70,7 +70,9 @@ class GoldAttentionTask(TranslationTask):
         """
         super().load_dataset(split, epoch, combine, **kwargs)
         pairs = self.datasets[split]
-        folder, name = split_paths(self.cfg.data)[0], self.cfg.attention_column
+        folders, name = split_paths(self.cfg.data), self.cfg.attention_column
+        # As fairseq does: of several folders each epoch trains on the next.
+        folder = folders[(epoch - 1) % len(folders) if split == self.cfg.train_subset else 0]
         if split != self.cfg.train_subset or name in column_names(folder, split):
             lines = read_column(folder, split, name, len(pairs))
             gold = read_gold(lines, pairs, Path(folder) / "text" / f"{split}.{name}")

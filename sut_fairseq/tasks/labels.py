@@ -93,7 +93,8 @@ class LabelTask(TranslationTask):
             self.groups += new
             groups = torch.tensor([self.groups.index(value) for value in values])
             self.datasets[split] = _WithGroups(dataset, groups)
-        if self.cfg.balance_lengths and split == self.cfg.train_subset:
+        # fairseq's other commands, for which every sentence counts once, name the training's task.
+        if self.cfg.balance_lengths and split == self.cfg.train_subset and "task_cfg" not in kwargs:
             self.datasets[split] = BalancedLengths(dataset)
 
     def state_dict(self) -> dict[str, Any]:

@@ -194,6 +194,21 @@ def test_decoding_produces_the_same_number_of_tokens(capsys: pytest.CaptureFixtu
     assert found["threshold_0.6"]["decoder_skipped"] == pytest.approx(1 / 3)
 
 
+def test_a_model_that_does_not_halt_decodes_once(capsys: pytest.CaptureFixture[str]) -> None:
+    options = words(f"{PAIRS.replace('sut_tiny', 'ut_scan')} --beam 2")
+    assert_complete(
+        report(capsys, "decode", *options), ["ut_scan", "transformer"], ["to_transformer"]
+    )
+
+
+def test_a_classifier_decodes_nothing(
+    router: Path, classes: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["decode", "--path", str(router), "--data", str(classes)]) == 2
+    sentence = "`--path` must be a model that generates sentences, but is a "
+    assert sentence in capsys.readouterr().err
+
+
 def test_a_preset_gives_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     given = "--sentences 2 --preset small --repetitions 1"
     found = report(capsys, "train", *words(given))
@@ -307,6 +322,10 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("decode --arch transformer --vocab-size 9", "`--arch` must be an architecture of this"),
         (f"decode {PAIRS} --vocab-size 3", "`--vocab-size` must be greater than the number of"),
         ("decode --thresholds 1.5", "`--thresholds` must be greater than 0, at most 1, but is 1.5"),
+        (
+            f"decode {PAIRS.replace('sut_tiny', 'ut_scan')} --thresholds 0.9 0.3",
+            "`--thresholds` must be left out for a model that does not halt by stick-breaking",
+        ),
         ("functions --functions tanh", "`--functions` must be one of permute, sort_tokens,"),
         ("functions --settings huge", "`--settings` must be one of base, base_256, base_1024,"),
         ("experts --ffn-experts 3", "unrecognized arguments: --ffn-experts 3; see"),

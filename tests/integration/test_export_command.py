@@ -75,7 +75,14 @@ def test_a_given_folder_counts_not_what_lies_beside(
         sut_fairseq.load(exported, data=tmp_path, device="cpu")
     with pytest.raises(InputError, match=sentence):
         export(find_model(exported, tmp_path), tmp_path / "out")
+    (tmp_path / "dict.tgt.txt").write_text("and 3\nrun\n")
+    sentence = "dict.tgt.txt` cannot be read as a dictionary .*: copy it again from the data folder"
+    with pytest.raises(InputError, match=sentence):
+        export(find_model(exported, tmp_path), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    sentence = r"^a dictionary .* of the model's data folder cannot be read .*: copy it again"
+    with pytest.raises(InputError, match=sentence):
+        sut_fairseq.load(exported, data=tmp_path, device="cpu")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -99,6 +106,8 @@ def test_types_and_shared_tensors(
         assert torch.equal(same.nan_to_num(7), tensor.nan_to_num(7))
     assert back["model"]["a"].data_ptr() == back["model"]["b"].data_ptr()
     assert back["cfg"]["model"]["odd"] == state["cfg"]["model"]["odd"]
+    config = (tmp_path / "out" / CONFIG).read_text()
+    assert "Infinity" not in config and "NaN" not in config, "which no other program reads"
 
 
 def test_commands_read_it(exported: Path, trained: Path, data: Path, tmp_path: Path) -> None:
@@ -218,10 +227,19 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     results = {
         "dataset": "scan", "subset": "test", "beam": 4, "lenpen": 0.6, "alpha_threshold": 0.5,
         "scores": {"sacrebleu": 31.256, "sacrebleu_signature": "nrefs:1|case:mixed"},
+        "checkpoints": [{"file": "checkpoint_best.pt", "updates": 2}],
         "cost": {"macs_full": 2_500_000, "halting": {"encoder": {"depth": 3.456}}},
     }  # fmt: skip
-    (run_folder / "test-best").mkdir()
-    (run_folder / "test-best" / "results.json").write_text(json.dumps(results))
+    others = {
+        "of another one": {"checkpoints": [{"file": "checkpoint_last.pt", "updates": 3}]},
+        "of several": {"checkpoints": 2 * results["checkpoints"]},
+    }
+    for name, changed in {"test-best": {}, **others}.items():
+        document = {**results, **changed}
+        if changed:
+            document["scores"] = {"sacrebleu": 99.0}
+        (run_folder / name).mkdir()
+        (run_folder / name / "results.json").write_text(json.dumps(document))
     export(find_model(checkpoint, data), tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     for line in (
@@ -239,7 +257,10 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     ):
         assert line in card.splitlines(), card
     assert "Licence" not in card and "license" not in card
-    assert card.count("31.26") == 2 and "BLEU and chrF" not in card
+    assert card.count("31.26") == 2 and "BLEU and chrF" not in card and "99.00" not in card
+    average = shutil.copy(trained, run_folder / "of several" / "average.pt")
+    export(find_model(average, data), tmp_path / "average")
+    assert "| 99.00 |" in (tmp_path / "average" / "README.md").read_text()
     last = shutil.copy(trained, run_folder / "checkpoints" / "checkpoint_last.pt")
     export(find_model(last, data), tmp_path / "last")
     card = (tmp_path / "last" / "README.md").read_text()

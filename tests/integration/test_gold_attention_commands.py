@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sut_fairseq.analysis import trained
+from sut_fairseq.errors import InputError
 from tests.integration.commands import Finished, on_cpu, run, words
 
 SETS = ["interpolation", *(f"long_{more}" for more in range(1, 6))]
@@ -110,6 +112,21 @@ def test_training_pairs_may_lack_gold_attention(place: Path, tmp_path: Path) -> 
     run(*evaluate, *words("--max-sentences 20 --csv"), tmp_path / "rows.csv")
     (row,) = rows_of(tmp_path / "rows.csv")
     assert float(row["attention_loss"]) > 0
+
+
+def test_each_epoch_has_the_gold_attention_of_its_folder(place: Path, tmp_path: Path) -> None:
+    """fairseq trains on one of several folders after the other."""
+    folders = [shutil.copytree(place / "data", tmp_path / name) for name in ("a", "b")]
+    targets = (folders[1] / "text" / "train.tgt").read_text().splitlines()
+    gold = "".join("0 " * (len(line.split()) + 1) + "\n" for line in targets)
+    (folders[0] / "text" / "train.attention").write_text("0\n")
+    (folders[1] / "text" / "train.attention").write_text(gold)
+    checkpoint = place / "run" / "checkpoints" / "checkpoint_best.pt"
+    _, task = trained.load(str(checkpoint), {"data": ":".join(map(str, folders))})
+    with pytest.raises(InputError, match=f"{folders[0]}.*has 1 values, but the split has"):
+        task.load_dataset("train", epoch=1)
+    task.load_dataset("train", epoch=2)
+    assert len(task.dataset("train")) == len(targets)
 
 
 def test_a_model_of_fairseqs_keeps_its_words(place: Path, tmp_path: Path) -> None:

@@ -212,6 +212,8 @@ def test_classes(router: Path, classes: Path) -> None:
     assert model.exact_match(sources, references).percent == pytest.approx(score)
     trace = model.trace(sources[1])
     assert trace.text == answers[1]
+    # What is counted is what was answered: the task puts a token before the words.
+    assert model.translate(sources[1:2])[0].macs == trace.macs
     assert trace.words["encoder"][1:-1] == tuple(sources[1].split())
     assert trace.gates["encoder"].shape[:2] == trace.computed["encoder"].shape
     with pytest.raises(InputError, match="at least one word"):
@@ -227,6 +229,7 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
         {"beam": 2.5}, {"beam": 0}, {"max_len_b": 0}, {"max_tokens": "1"}, {"batch_size": -1},
         {"lenpen": "1"}, {"max_len_a": None}, {"max_len_a": -0.5}, {"alpha_threshold": "0.5"},
         {"lenpen": float("nan")}, {"max_len_a": float("inf")},
+        {"lenpen": 400.0}, {"max_len_a": 1e308},  # which would overflow in the search
     ):  # fmt: skip
         with pytest.raises(InputError, match=f"`{next(iter(options))}` must be"):
             model.translate(LINES, **options)

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from sut_fairseq.analysis import untrained
+from sut_fairseq.checkpoints.reading import load_as_fairseq
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.classifier_architectures import CLASSIFIERS
+from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.labels import LabelTaskConfig
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 from tests.integration.commands import Finished, generate, on_cpu, run, train, words
@@ -221,6 +224,19 @@ def test_fairseq_validate(learnt: tuple[Path, Finished], data: Path) -> None:
     for split in ("valid", "valid_deep"):
         (now,), then = finished.logged(split), learnt[1].logged(split)[-1]
         assert now[f"{split}_accuracy"] == then[f"{split}_accuracy"]
+
+
+def test_every_sentence_is_scored_once(learnt: tuple[Path, Finished], data: Path) -> None:
+    """However often training with balanced lengths saw it."""
+    overrides = {"data": str(data), "balance_lengths": True}
+    state = load_as_fairseq(str(learnt[0]), overrides)
+    _, settings, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(learnt[0])], overrides, state=state
+    )
+    task.load_dataset("train", task_cfg=settings.task)  # as fairseq-validate does
+    assert len(task.dataset("train")) == SIZES["train"]
+    task.load_dataset("train")
+    assert isinstance(task.dataset("train"), BalancedLengths)
 
 
 def test_steps_at_test_time(learnt: tuple[Path, Finished], data: Path) -> None:

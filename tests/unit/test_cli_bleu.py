@@ -195,6 +195,8 @@ def test_a_folder_that_is_not_whole(data: Path, capsys: pytest.CaptureFixture[st
     text = data / "text" / "test.raw.tgt"
     text.write_text("one line\n", encoding="utf-8")
     assert "has 1 lines, but the data set has 3 sentences" in refusal(data, path, capsys)
+    text.write_bytes(b"one\ntwo\nb\xfcnf\n")
+    assert f"`{text}` is not UTF-8 (" in refusal(data, path, capsys)
     text.unlink()
     (data / "codes").unlink()
     assert "names codes, which is not there" in refusal(data, path, capsys)

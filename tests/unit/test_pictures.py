@@ -124,6 +124,26 @@ def test_a_dollar_sign_is_one(
     assert f"{text} -->" in (tmp_path / "picture.svg").read_text()
 
 
+@pytest.mark.parametrize("depth", [True, False])
+@pytest.mark.parametrize("loss", [True, False])
+def test_each_measure_of_groups_has_its_own_axis(
+    depth: bool, loss: bool, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    result = evaluated("3", "4")
+    for row in result["rows"]:
+        row |= {"decoder_depth": 5.0} if depth else {}
+        row |= {"attention_loss": 0.5} if loss else {}
+        if not depth:
+            del row["encoder_depth"]
+    evaluation_plots.draw(result, tmp_path / "picture.svg")
+    lines = {axes.get_ylabel(): len(axes.lines) for axes in drawn[0].axes}
+    expected = {"exact match, %": 1}
+    expected |= {"steps run per token": 2} if depth else {}
+    expected |= {"attention loss, words²": 1} if loss else {}
+    assert lines == expected
+    assert drawn[0].axes[-1].get_xlabel() == "kind"
+
+
 def test_a_summary_names_every_model(tmp_path: Path, drawn: list[Figure]) -> None:
     """Also one without runs on the data of the last panel."""
     point = summary_plots.Point("3", 50.0, 1.0, None)

@@ -88,6 +88,12 @@ def test_without_a_launcher_nothing_changes(environment: pytest.MonkeyPatch) -> 
     assert joined_options() == {}
 
 
+def test_a_number_of_processes_that_is_none(environment: pytest.MonkeyPatch) -> None:
+    environment.setenv("WORLD_SIZE", "two")
+    with pytest.raises(InputError, match="`WORLD_SIZE` must be a number of processes, or not set"):
+        joined(typed())
+
+
 def joined_options() -> dict[str, Any]:
     """The options of a model alone, with which fairseq calls the same function."""
     options = Namespace(encoder_layers=3)

@@ -13,9 +13,10 @@ from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.benchmark.peers import equal_transformer, own_model
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
-from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped
+from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, units_with_threshold
 from sut_fairseq.analysis.untrained import random_batch
 from sut_fairseq.errors import check
+from sut_fairseq.tasks.labels import LabelTask
 
 REPETITIONS = 3
 
@@ -43,8 +44,8 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     """Measure beam search; an untrained model generates sentences of one length.
 
     Raises:
-        InputError: for an unknown architecture, thresholds outside of (0, 1], or sizes that are not
-            allowed.
+        InputError: for an unknown architecture, a model that generates nothing, thresholds outside
+            of (0, 1] or of a model that does not halt, or sizes that are not allowed.
     """
     for threshold in sizes.thresholds:
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
@@ -89,6 +90,8 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     report.leave_out("arch", "src_len", "tgt_len", "vocab_size")
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
+    generates = hasattr(model, "decoder") and not isinstance(task, LabelTask)
+    check(generates, "--path", "a model that generates sentences", f"a {type(model).__name__}")
     numbers = trained.load_split(task, sizes.gen_subset, sizes.max_sentences)
     dataset = task.dataset(sizes.gen_subset)
     ordered = sorted(numbers, key=lambda number: len(dataset[number]["source"]))
@@ -110,7 +113,15 @@ def _at_thresholds(
     sizes: Sizes,
     conditions: Conditions,
 ) -> dict[str, Callable[[], int]]:
-    """Beam search with one model at each threshold; the first goes by the name of the model."""
+    """Beam search with one model at each threshold; the first goes by the name of the model.
+
+    A model that does not halt is measured once.
+    """
+    if not units_with_threshold(model):
+        usual = sizes.thresholds == Sizes().thresholds
+        needed = "left out for a model that does not halt by stick-breaking"
+        check(usual, "--thresholds", needed, " ".join(map(str, sizes.thresholds)))
+        return {_own_name(sizes): _search(search, batches, conditions)}
     variants: dict[str, Callable[[], int]] = {}
     for number, threshold in enumerate(sizes.thresholds):
 
