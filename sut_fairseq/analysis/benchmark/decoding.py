@@ -160,6 +160,8 @@ def _measure(
     sizes: Sizes,
     conditions: Conditions,
 ) -> None:
+    if not units_with_threshold(model):
+        report.leave_out("thresholds")
     tokens = {}
     for name, decode in variants.items():
         with count_depth(model) as statistics:
