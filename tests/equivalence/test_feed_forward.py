@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sut_fairseq.modules.routing import segments
 from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
@@ -187,3 +188,7 @@ def test_auto_is_the_loop_on_a_cpu_and_in_float64() -> None:
         for name in ("loop", "auto")
     )
     assert torch.equal(loop, auto)
+
+
+def test_sums_over_experts_are_rounded_once() -> None:
+    assert segments._accumulator(torch.zeros(1, dtype=torch.bfloat16)).dtype == torch.float32

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sut_fairseq.analysis.traces import trace
 from sut_fairseq.models.recurrent_translation import RecurrentTranslationModel
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
@@ -183,6 +184,15 @@ def test_reported_attention(kind: dict[str, Any], layout: str) -> None:
     assert weights.shape == (*tokens.shape, inputs["src_tokens"].shape[1])
     torch.testing.assert_close(weights.sum(dim=2)[real], torch.ones(int(real.sum())))
     assert not weights.masked_select(padding(inputs["src_tokens"]).unsqueeze(1)).any()
+    steps = trace(model, {"net_input": inputs}).stacks["decoder"]
+    each = steps.attention["cross_attention"].mean(dim=2)  # over heads: by step, row and column
+    last = steps.computed.sum(dim=0) - 1
+    assert len(set(last[real].tolist())) > 1
+    for row, column in real.nonzero().tolist():
+        if kind is MIXTURE:
+            continue  # traces weigh experts by their gates, the decoder weighs them equally
+        expected = each[last[row, column], row, column]
+        torch.testing.assert_close(weights[row, column], expected, check_dtype=False)
     state: dict[str, Any] = {}
     encoder_out = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
     for column in range(tokens.shape[1]):

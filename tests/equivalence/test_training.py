@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.modules.location import Weighter
 from tests.models import (
     ATTENTION_KINDS,
     HALTING,
@@ -180,6 +181,13 @@ def test_each_dropout_acts_on_both_sides_in_training_only(options: dict[str, Any
     model.encoder.eval()
     model.decoder.train()
     assert not torch.equal(model(**inputs)[0], quiet)
+
+
+def test_a_gaze_is_exact_under_autocast() -> None:
+    weighter = Weighter(4, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        gaze, _ = weighter(torch.randn(2, 5, 4), torch.zeros(2, 3))
+    assert {part.dtype for part in gaze} == {torch.float32}
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])

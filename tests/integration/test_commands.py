@@ -89,6 +89,15 @@ def test_every_architecture_trains_and_generates(
     check_all_scored(finished, used, tmp_path)
 
 
+def check_alignments(finished: Finished) -> None:
+    """That of each word is a distribution over the words of its source."""
+    rows = [line for line in finished.stdout.splitlines() if line.startswith("A-")]
+    assert rows
+    for line in rows:
+        weights = [[*map(float, row.split(","))] for row in line.split("\t")[1].split()]
+        assert all(sum(row) == pytest.approx(1, abs=0.01) for row in weights)
+
+
 @pytest.mark.parametrize("arch", RECURRENT)
 def test_every_recurrent_architecture_trains_and_generates(
     arch: str, data: Path, tmp_path: Path
@@ -102,21 +111,14 @@ def test_every_recurrent_architecture_trains_and_generates(
     both, mean = (tmp_path / f"checkpoint_1_{n}.pt" for n in (1, 2)), tmp_path / "mean.pt"
     run("sut-average", *both, "--output", mean)
     finished = generate(data, mean, "--print-alignment", "soft")
-    for line in finished.stdout.splitlines():
-        if line.startswith("A-"):
-            weights = [[*map(float, row.split(","))] for row in line.split("\t")[1].split()]
-            assert all(sum(row) == pytest.approx(1, abs=0.01) for row in weights)
+    check_alignments(finished)
     check_all_scored(finished, data, tmp_path)
 
 
 def test_alignment(data: Path, trained: Path, tmp_path: Path) -> None:
     """Where the model looked, a distribution over the words of the source."""
     finished = generate(data, trained, "--print-alignment", "soft")
-    rows = [line for line in finished.stdout.splitlines() if line.startswith("A-")]
-    assert rows
-    for line in rows:
-        weights = [[*map(float, row.split(","))] for row in line.split("\t")[1].split()]
-        assert all(sum(row) == pytest.approx(1, abs=0.01) for row in weights)
+    check_alignments(finished)
     check_all_scored(finished, data, tmp_path)
 
 
@@ -140,6 +142,15 @@ def test_activation_checkpointing_changes_nothing(
     assert_same(load(tmp_path / "checkpoint_last.pt")["model"], load(trained)["model"])
 
 
+@pytest.fixture(scope="module")
+def start(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+    """The parameters that `trained` began with."""
+    folder = tmp_path_factory.mktemp("start")
+    train(data, folder, *TINY, "--lr", 0)
+    found: dict[str, torch.Tensor] = load(folder / "checkpoint_last.pt")["model"]
+    return found
+
+
 @pytest.mark.parametrize(
     ("flags", "optimizer"),
     [
@@ -149,14 +160,23 @@ def test_activation_checkpointing_changes_nothing(
     ],
 )
 def test_mixed_precision_on_the_cpu(
-    flags: str, optimizer: str, data: Path, trained: Path, tmp_path: Path
+    flags: str,
+    optimizer: str,
+    data: Path,
+    trained: Path,
+    start: dict[str, torch.Tensor],
+    tmp_path: Path,
 ) -> None:
     """The same as on a GPU, but for --amp; resumed, since not all of it is in a checkpoint."""
     train(data, tmp_path, *TINY, *words(flags))
     state, single = load(tmp_path / "checkpoint_last.pt"), load(trained)
     assert state["optimizer_history"][-1]["optimizer_name"] == optimizer
-    # Two steps of Adam, 0.001 at most each, in whichever direction rounding may turn them.
-    torch.testing.assert_close(state["model"], single["model"], rtol=0.02, atol=0.005)
+    changes = [
+        torch.cat([(ended[n] - start[n]).float().flatten() for n in start if "_extra" not in n])
+        for ended in (state["model"], single["model"])
+    ]
+    # Adam makes much of the sign of small gradients, which rounding changes.
+    assert torch.cosine_similarity(*changes, dim=0) > 0.3, "two steps in the same direction"
     same = all(torch.equal(own, single["model"][n]) for n, own in state["model"].items())
     assert same == (flags == "--amp")
     finished = train(data, tmp_path, *TINY, *words(flags), "--max-update", 4)

@@ -96,6 +96,8 @@ def test_types_and_shared_tensors(
     tied[0, 0] = torch.nan
     others = {"c": tied.t(), "d": torch.tensor(3), "e": torch.zeros(0), "f": torch.ones(2) > 0}
     state["model"] = {"a": tied, "b": tied, **others}
+    averaged = [{"file": "checkpoint1.pt", "epoch": 1, "updates": 3}]
+    state["extra_state"]["averaged_from"] = averaged
     state["cfg"]["model"]["odd"] = [(1, 2.5), None, float("inf"), {"tuple": [1]}]
     torch.save(state, tmp_path / "odd.pt")
     export(find_model(tmp_path / "odd.pt", data), tmp_path / "out")
@@ -106,6 +108,7 @@ def test_types_and_shared_tensors(
         assert torch.equal(same.nan_to_num(7), tensor.nan_to_num(7))
     assert back["model"]["a"].data_ptr() == back["model"]["b"].data_ptr()
     assert back["cfg"]["model"]["odd"] == state["cfg"]["model"]["odd"]
+    assert back["extra_state"]["averaged_from"] == averaged
     config = (tmp_path / "out" / CONFIG).read_text()
     assert "Infinity" not in config and "NaN" not in config, "which no other program reads"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.logging import metrics as fairseq_metrics
 from torch import Tensor, nn
 
 from sut_fairseq.analysis import retrieval
@@ -212,6 +213,10 @@ def test_mean_absolute_error() -> None:
     assert float(loss) == 4.0 and size == log["ntokens"] == 4 and log["nsentences"] == 2
     with pytest.raises(InputError, match=r"for each target, \(2, 2\) here, but got \(2,\)"):
         criterion(lambda objects: (objects[:, 0], {}), {**sample, "target": target})
+    logs = [{"loss": torch.tensor(float(size)), "sample_size": size} for size in (4, 1)]
+    with fairseq_metrics.aggregate(new_root=True) as logged:
+        AbsoluteErrorCriterion.reduce_metrics(logs)
+    assert float(logged.get_smoothed_values()["loss"]) == 1  # of all targets, not of batches
 
 
 def test_it_is_learned() -> None:

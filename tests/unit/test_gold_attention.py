@@ -209,6 +209,22 @@ def test_greedy_search_is_what_the_model_finds_on_its_own_words() -> None:
             assert again.tolist() == found[row, : len(again)].tolist()
 
 
+@torch.no_grad()
+def test_greedy_search_neither_pads_nor_ends_at_once() -> None:
+    """Whatever the model would like most."""
+    model, words, sample = small_model(), task().target_dictionary, sample_of(batch())
+    layer = model.decoder.output_layer
+
+    def scores_of(features: Tensor) -> Tensor:
+        scores = layer(features)
+        scores[..., words.pad()], scores[..., words.eos()] = 1e3, 1e2
+        return scores
+
+    model.decoder.output_layer = scores_of
+    found, _ = greedy_search(model, sample, words)
+    assert (found[:, 0] >= words.nspecial).all() and (found[:, 1] == words.eos()).all()
+
+
 @pytest.mark.parametrize("attender", ["additive", "location", "mix"])
 def test_attention_of_greedy_search_is_that_of_the_words_it_finds(attender: str) -> None:
     torch.manual_seed(2)

@@ -12,7 +12,9 @@ PAD = 1
 
 
 @pytest.mark.parametrize("embed_dim", [8, 9])
-@pytest.mark.parametrize("length", [5, 12, 40], ids=["short", "longest", "longer than the table"])
+@pytest.mark.parametrize(
+    "length", [5, 12, 13, 40], ids=["short", "longest", "one more", "longer than the table"]
+)
 def test_are_those_of_fairseq(embed_dim: int, length: int) -> None:
     tokens = torch.full((4, length), 5)
     tokens[1, -3:] = PAD

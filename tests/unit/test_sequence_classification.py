@@ -56,6 +56,15 @@ def sample(side: str = "left") -> dict[str, Any]:
     }
 
 
+def test_an_ensemble_means_the_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not their logarithms."""
+    of_models = [torch.tensor([[0.9, 0.1]]).log(), torch.tensor([[0.2, 0.8]]).log() + 3]
+    asked = task()
+    monkeypatch.setattr(asked, "scores", lambda model, sample: of_models[model])
+    found = asked.label_scores([0, 1], {}).exp()
+    torch.testing.assert_close(found, torch.tensor([[0.55, 0.45]]))
+
+
 def test_sources_get_begin_and_end_and_labels_count_from_zero() -> None:
     words = [torch.tensor([5, 6, WORDS.eos()]), torch.tensor([7, WORDS.eos()])]
     labels = [torch.tensor([dictionary(5, "v").index(f"v{n}"), WORDS.eos()]) for n in (2, 4)]
