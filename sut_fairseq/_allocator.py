@@ -31,8 +31,11 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False  # not glibc
-    settings = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: -1, _TOP_PAD: 64 << 20}
-    agreed = [mallopt(option, value) == 1 for option, value in settings.items()]
+    # An old glibc refuses the first. The others alone would make matters worse: they switch off
+    # what it does by itself, and every block above 128 kB would go back to the system.
+    if mallopt(_MMAP_THRESHOLD, 1 << 30) != 1:
+        return False
+    agreed = [mallopt(*setting) == 1 for setting in ((_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20))]
     logger.info(
         "training on a CPU: the C library keeps freed memory in this process, which is faster "
         "(set a MALLOC_* variable of your own to switch that off)"

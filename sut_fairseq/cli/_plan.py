@@ -114,6 +114,8 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
         print_json(document)
     else:
         print_plan(document)
+        if (arguments.speed, arguments.dtype) == ("h100", "float32"):
+            print("\nThe H100 was measured with bfloat16 under autocast; float32 takes longer.")
 
 
 def _counted(number: int, what: str) -> str:
@@ -168,18 +170,19 @@ def print_plan(found: dict[str, Any]) -> None:
     ]
     print(table(rows, "<><"))
     if not memory["fits"]:
-        print(
-            f"\nThis is more than the {on['memory'] / 1e9:g} GB of a GPU: lower --max-tokens, or "
-            "add --checkpoint-activations."
-        )
+        advice = "lower --max-tokens"
+        if not memory["recomputes"]:
+            advice += ", or add --checkpoint-activations"
+        print(f"\nThis is more than the {on['memory'] / 1e9:g} GB of a GPU: {advice}.")
     other = found["expert_parallelism"]
     if other is not None:
+        room = f"; a GPU has memory for about {other['experts_for_full_memory']:,}"
         print(
             f"\nWith its experts on different GPUs, each GPU would send "
             f"{_size(other['sent_by_each_gpu'])} of tokens for an update, and not the "
             f"{_size(other['gradients_saved'])} of their gradients.\nThat is less from "
             f"{other['experts_for_less_traffic']:,} experts in each layer on (this model has "
-            f"{other['experts']}); a GPU has memory for about {other['experts_for_full_memory']:,}."
+            f"{other['experts']}){room if memory['fits'] else ''}."
         )
 
 

@@ -108,7 +108,8 @@ def _subject(group: argparse._ArgumentGroup) -> None:
         "--gen-subset",
         default="test",
         metavar="SPLIT",
-        help="which split (default: %(default)s); with --steps-by also several, with commas",
+        help="which split (default: %(default)s); with --steps-by, but for a page, also several, "
+        "with commas",
     )
     group.add_argument(
         "--max-sentences",
@@ -227,7 +228,9 @@ def check_options(arguments: argparse.Namespace) -> None:
             _refuse(arguments, reason, ("max_sentences", "max_tokens"))
     if arguments.serve is not None:
         _refuse(arguments, "a served page is not written", ("out", "target"))
-    if arguments.target is not None and len(arguments.sentence or arguments.number or ()) > 1:
+    named = len(arguments.sentence or arguments.number or ())
+    # A page without a name shows several.
+    if arguments.target is not None and (named > 1 or (page and named == 0)):
         raise InputError("--target is for one sentence: give one --sentence or --number with it.")
     if arguments.target is not None:
         _refuse(arguments, "with --target nothing is generated", _SEARCH)

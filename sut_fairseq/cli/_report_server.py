@@ -23,6 +23,7 @@ from sut_fairseq.errors import InputError, check
 
 ADDRESS = "127.0.0.1"
 _NAMES = (ADDRESS, "localhost")
+_USUAL_PORT = 80  # which browsers leave out
 
 MOST_CHARACTERS = 1_000
 MOST_TOKENS = 200  # attention maps grow with the square
@@ -41,6 +42,11 @@ _HEADERS = {
     # The page says itself which scripts may run; it cannot say who may show it in a frame.
     "Content-Security-Policy": "frame-ancestors 'none'",
 }
+
+
+def hosts_of(port: int) -> set[str]:
+    """What a browser may call this server."""
+    return {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == _USUAL_PORT else set())
 
 
 def limits(reader: Reader) -> dict[str, Any]:
@@ -185,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
 
         Reading the page is no request of another page: it may be a link that was clicked.
         """
-        hosts = {f"{name}:{self._owner.port}" for name in _NAMES}
+        hosts = hosts_of(self._owner.port)
         origin = self.headers.get("Origin")
         ours = self.headers.get("Host", "").lower() in hosts
         ours = ours and (origin is None or origin.lower() in {f"http://{host}" for host in hosts})

@@ -59,7 +59,7 @@ class Options:
     def name(self) -> str:
         """Of the folder of the results."""
         name = f"{self.subset}-best-{self.best}-beam-{self.beam}-lenpen-{self.lenpen:g}"
-        return name if self.alpha_threshold is None else f"{name}-alpha-{self.alpha_threshold:g}"
+        return name if self.alpha_threshold is None else f"{name}-alpha-{self.alpha_threshold!r}"
 
 
 def evaluate(
@@ -123,7 +123,7 @@ def evaluate(
 
     say("counting MACs")
     threshold = options.alpha_threshold
-    at = [] if threshold is None else ["--alpha-threshold", f"{threshold:g}"]
+    at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
     cost = _json(macs.run, ["--path", averaged, *whole, *at], out / "macs.json")
 
     about = stamp_of(data)
@@ -161,7 +161,7 @@ def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
         InputError: if it fails.
     """
     threshold = options.alpha_threshold
-    overrides = "{}" if threshold is None else f"{{'alpha_threshold': {threshold:g}}}"
+    overrides = "{}" if threshold is None else f"{{'alpha_threshold': {threshold!r}}}"
     line = [
         *program("fairseq-generate"),
         *(str(data), "--user-dir", str(USER_DIR), "--path", str(out / "average.pt")),

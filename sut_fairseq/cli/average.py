@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os.path import realpath  # unlike `Path.resolve`, it has an answer for links in a circle
 from pathlib import Path
@@ -85,9 +85,12 @@ def average(arguments: argparse.Namespace) -> Report:
     if arguments.folder is None:
         paths = [Path(name) for name in arguments.checkpoints]
     else:
-        paths = find_checkpoints(Path(arguments.folder))
-    _check_output(output, paths if arguments.folder is None else [])
-    infos, copies = drop_copies(_scan(paths, output))
+        found = find_checkpoints(Path(arguments.folder))
+        # The average of an earlier call is no candidate, and may be replaced.
+        earlier = [one for one in found if realpath(one) == realpath(output) and _is_average(one)]
+        paths = [one for one in found if one not in earlier]
+    _check_output(output, paths)
+    infos, copies = drop_copies(_scan(paths))
     if arguments.folder is None:
         report = Report(output, infos, f"averaged {len(infos)} checkpoints:")
         report.notes += [
@@ -142,12 +145,16 @@ def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: 
     return report
 
 
-def _scan(paths: Iterable[Path], output: Path) -> list[CheckpointInfo]:
+def _is_average(path: Path) -> bool:
+    state = load_checkpoint(path, lazy=True)
+    return bool((state.get("extra_state") or {}).get("averaged_from"))
+
+
+def _scan(paths: Sequence[Path]) -> list[CheckpointInfo]:
     """Facts of every checkpoint, without reading its tensors."""
-    others = [path for path in paths if realpath(path) != realpath(output)]
     return [
         describe(path, load_checkpoint(path, lazy=True))
-        for path in tqdm(others, desc="looking", unit="file", disable=None)
+        for path in tqdm(paths, desc="looking", unit="file", disable=None)
     ]
 
 

@@ -196,6 +196,14 @@ def _main(argv: Sequence[str] | None) -> None:
     torch.set_num_threads(arguments.threads or threads)
     try:
         report = subject.run(sizes, conditions)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and (
+            "DefaultCPUAllocator" not in str(error)
+        ):
+            raise
+        raise InputError(
+            "these sizes need more memory than there is: choose smaller ones."
+        ) from error
     finally:
         torch.set_num_threads(threads)
     if arguments.json:

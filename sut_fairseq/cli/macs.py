@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from fairseq import tasks
-from fairseq.models import FairseqLanguageModel
+from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from tqdm import tqdm
 
 from sut_data.command_line import Parser, seed
@@ -128,6 +128,8 @@ def run(argv: Sequence[str] | None) -> None:
             model, task = _from_checkpoint(arguments)
     if isinstance(model, ContextualRetrievalModel):
         raise InputError(untrained.READS_NUMBERS)
+    if arguments.tgt_len is not None and not isinstance(model, FairseqEncoderDecoderModel):
+        raise InputError("--tgt-len is for models with a decoder: leave it out.")
     if arguments.data:
         if isinstance(model, FairseqLanguageModel):
             raise InputError("--data counts sentence pairs: for a language model give --src-len.")

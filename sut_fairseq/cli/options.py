@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sut_data.command_line import Parser
 from sut_fairseq.analysis.options import Described, Group, describe, headings
@@ -49,14 +49,19 @@ def _main(argv: Sequence[str] | None) -> None:
         _list(arguments)
         return
     described = describe(arguments.name)
+    if arguments.preset_only:
+        of_preset = [
+            replace(group, options=tuple(one for one in group.options if one.preset))
+            for group in described.groups
+        ]
+        shown = tuple(group for group in of_preset if group.options)
+        described = replace(described, groups=shown)
     if arguments.json:
         print_json(asdict(described))
         return
     print(_heading(described))
     for group in described.groups:
-        shown = [one for one in group.options if one.preset or not arguments.preset_only]
-        if shown:
-            print("\n" + _text(Group(group.title, tuple(shown))))
+        print("\n" + _text(group))
 
 
 def _list(arguments: argparse.Namespace) -> None:

@@ -64,6 +64,7 @@ def _main(arguments: argparse.Namespace) -> None:
         arguments.model, arguments.data, arguments.source_lang, arguments.target_lang
     )
     if arguments.export:
+        _check_export(arguments)
         export(files, Path(arguments.export), "pt", option="--export")
         print(f"wrote {arguments.export}; translate with `sut-translate {arguments.export}`")
         return
@@ -85,6 +86,19 @@ def _main(arguments: argparse.Namespace) -> None:
         _note("type one sentence on each line; Ctrl-D ends.")
     buffer = arguments.buffer or (1 if typed else BLOCK)
     _translate(ask, sys.stdin.buffer, buffer, arguments.json)
+
+
+def _check_export(arguments: argparse.Namespace) -> None:
+    """Refuse options of translating, none of which would be in the export."""
+    parser = make_parser()
+    names = (
+        *("alpha_threshold", "beam", "lenpen", "max_len_a", "max_len_b", "max_tokens"),
+        *("batch_size", "input", "buffer", "json", "device"),
+    )
+    given = [name for name in names if getattr(arguments, name) != parser.get_default(name)]
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+    if given:
+        raise InputError(f"--export translates nothing: leave {flags} out.")
 
 
 def _translate(

@@ -326,6 +326,11 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
             f"decode {PAIRS.replace('sut_tiny', 'ut_scan')} --thresholds 0.9 0.3",
             "`--thresholds` must be left out for a model that does not halt by stick-breaking",
         ),
+        (
+            "functions --functions permute --settings base_256",
+            "`--settings` must be other than those that are for attention alone, but is permute at",
+        ),
+        (f"experts --tokens {10**14}", "these sizes need more memory than there is: choose small"),
         ("functions --functions tanh", "`--functions` must be one of permute, sort_tokens,"),
         ("functions --settings huge", "`--settings` must be one of base, base_256, base_1024,"),
         ("experts --ffn-experts 3", "unrecognized arguments: --ffn-experts 3; see"),

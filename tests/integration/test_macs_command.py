@@ -114,6 +114,8 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch sut_tiny --vocab-size 3", "`--vocab-size` must be greater than"),
         (f"--arch sut_tiny --vocab-size {10**25}", "(4) and at most 10,000,000"),
         ("--arch sut_tiny --src-len 0", "`--src-len` must be between 1 and the model's maximum"),
+        ("--arch ut_lm --tgt-len 9", "--tgt-len is for models with a decoder: leave it out."),
+        ("--arch ndr_ctl --tgt-len 9", "--tgt-len is for models with a decoder: leave it out."),
         ("--arch sut_tiny --tgt-len 9999", "`--tgt-len` must be between 1 and the model's maximum"),
         (f"--arch sut_tiny --seed {10**20}", "--seed: must be a whole number between -9223372036"),
         ("--arch sut_tiny --experts 3", "unrecognized arguments: --experts 3"),

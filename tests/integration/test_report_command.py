@@ -202,6 +202,7 @@ BAD_INPUT = {
     "--sentence ''": "`sentence` must be at least one word",
     "--sentence 'turn left' --target ' '": "`--target` must be at least one word",
     "--sentence a --sentence b --target x": "--target is for one sentence",
+    "--html --target x": "--target is for one sentence",
     "--sentence a --number 1": "--sentence and --number both name sentences",
     "--log nowhere.log": "only a page has them: give --html or --serve: leave --log out",
     "--thresholds 0.5": "only a page has them: give --html or --serve: leave --thresholds out",

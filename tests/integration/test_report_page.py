@@ -15,13 +15,18 @@ import torch
 
 from sut_fairseq.modules.trained_words import split_words
 from tests.browser import Browser, find_chromium
-from tests.integration.commands import document_of, run, words
+from tests.integration.commands import document_of, run, train, words
 
 pytestmark = pytest.mark.browser
 
 THRESHOLDS = [0.4, 0.6, 0.999]
 INJECTED = "<img/src=x/onerror=canary=1>"
 ENDING = "</script><script>canary=1</script>"
+
+
+def quoted(word: str) -> str:
+    """A word in a sentence of the page, isolated: it may be read from the right."""
+    return f"“\u2068{word}\u2069”"
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +52,17 @@ def page(trained: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) ->
         "sut-report", "--path", trained, "--data", data, *asked, "--thresholds", *THRESHOLDS,
         "--html", folder / "page.html", "--log", log, "--max-len", 9,
     )  # fmt: skip
+    return folder / "page.html"
+
+
+@pytest.fixture(scope="module")
+def recurrent(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recurrent model, which has steps in the decoder alone."""
+    folder = tmp_path_factory.mktemp("recurrent")
+    sizes = words("--encoder-embed-dim 8 --encoder-hidden-size 12 --location-hidden-size 6")
+    train(data, folder, "--arch", "location_mix", *sizes)
+    asked = ("--sentence", "turn left twice", "--html", folder / "page.html", "--max-len", 5)
+    run("sut-report", "--path", folder / "checkpoint_last.pt", "--data", data, *asked)
     return folder / "page.html"
 
 
@@ -148,7 +164,7 @@ def test_sentences_and_tokens_by_keyboard(browser: Browser, page: Path) -> None:
     browser.run("document.querySelector('.tokens.encoder .token').focus()")
     browser.press("ArrowRight", "ArrowRight")
     focused = "document.activeElement.ariaLabel"
-    assert browser.run(focused).startswith("twice: “twice”: ")
+    assert browser.run(focused).startswith(f"twice: {quoted('twice')}: ")
     assert "before step 2" in text(browser, ".side .readout")
     here = texts(browser, ".map .rows .here")
     assert here and set(here) == {"twice"}
@@ -189,7 +205,7 @@ def test_maps_are_read_cell_by_cell(browser: Browser, page: Path) -> None:
     for head in (1, 2, 0):
         choose_head(head)
         heads[head] = [[shown(row, column) for column in range(4)] for row in range(4)]
-        assert f"“{read[3]}” looks at “{read[3]}”" in browser.run(readout)
+        assert f"{quoted(read[3])} looks at {quoted(read[3])}" in browser.run(readout)
     for row in range(4):
         assert sum(heads[1][row]) == pytest.approx(1, abs=0.03)
         both = [max(one, other) for one, other in zip(heads[1][row], heads[2][row])]
@@ -218,6 +234,12 @@ def test_experts_depth_and_training_are_there(browser: Browser, page: Path) -> N
     assert rows == ["14", "234", "32", "412"]
 
 
+def test_a_recurrent_model(browser: Browser, recurrent: Path) -> None:
+    opened(browser, recurrent)
+    assert "Attention" in texts(browser, "#contents a")
+    assert texts(browser, "#attention .map .columns span")[:3] == ["turn", "left", "twice"]
+
+
 def test_a_model_without_thresholds(browser: Browser, gated: Path) -> None:
     document = document_of(gated)
     assert document["thresholds"] == [None] and document["model"]["labels"]
@@ -229,7 +251,7 @@ def test_a_model_without_thresholds(browser: Browser, gated: Path) -> None:
     browser.run("document.querySelector('#gates canvas').focus()")
     browser.press("ArrowDown", "ArrowRight")
     assert text(browser, "#gates .readout") == (
-        f"“b” at step 2: the gate opens by {gates[1][1]:.2f}"
+        f"{quoted('b')} at step 2: the gate opens by {gates[1][1]:.2f}"
     )
     assert "by kind" in text(browser, "#depth h3")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from sut_fairseq.cli._report_server import hosts_of
 from tests.browser import Browser, find_chromium
 
 INJECTED = "</script><img/src=x/onerror=canary=1>"
@@ -98,6 +99,11 @@ def test_the_page_is_for_this_machine_and_its_own_name(port: int) -> None:
         assert (status, found) == (403, {"error": "only this server's own page may ask."})
         assert ask(port, {"text": "turn", "threshold": 0.4}, Host=host)[0] == 403
     assert call(port, "GET", "/ask")[0] == call(port, "GET", "/../etc/passwd")[0] == 404
+
+
+def test_browsers_leave_the_usual_port_out() -> None:
+    assert hosts_of(8517) == {"127.0.0.1:8517", "localhost:8517"}
+    assert hosts_of(80) == {"127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"}
 
 
 def test_it_listens_on_one_address(port: int) -> None:

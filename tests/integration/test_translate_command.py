@@ -446,7 +446,8 @@ def test_refused(checkpoint: Path, tmp_path: Path) -> None:
         (".", "", "`.` has no checkpoint (*.pt, model.safetensors)"),
         (checkpoint, "--beam 0", "argument --beam: must be a whole number of at least 1"),
         (checkpoint, "--alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
-        (checkpoint, "--max-len-a -1", "`max_len_a` must be at least 0, but is -1.0 instead."),
+        (checkpoint, "--max-len-a -1", "`max_len_a` must be a number from 0 to 1,000,000, but is"),
+        (checkpoint, "--export x --alpha-threshold 0.3 --json", "leave --alpha-threshold and --js"),
         (checkpoint, "--input absent.txt", "`absent.txt`: No such file or directory."),
         (checkpoint, "--device abacus", "The device abacus cannot be used here"),
     ):

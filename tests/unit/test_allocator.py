@@ -8,9 +8,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from sut_fairseq import _allocator
 from sut_fairseq._allocator import keep_freed_memory
 
 
@@ -67,3 +69,21 @@ def test_the_users_settings_win(
     with caplog.at_level(logging.INFO, "sut_fairseq"):
         assert not keep_freed_memory()
     assert not caplog.messages
+
+
+def test_an_old_c_library_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It refuses so large a threshold; the other settings alone would slow it down."""
+    for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+        monkeypatch.delenv(name)
+    asked: list[tuple[int, int]] = []
+
+    def mallopt(option: int, value: int) -> int:
+        asked.append((option, value))
+        return 0
+
+    monkeypatch.setattr(_allocator.ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    with caplog.at_level(logging.INFO, "sut_fairseq"):
+        assert not keep_freed_memory()
+    assert len(asked) == 1 and not caplog.messages

@@ -194,6 +194,16 @@ def test_a_refused_input_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFi
 # --- which checkpoints ---
 
 
+def test_a_checkpoint_of_the_run_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _run(tmp_path / "run", [3.0, 1.0])
+    before = (run / "checkpoint2.pt").read_bytes()
+    options = ["--from", str(run), "--best", "1", "--output", str(run / "checkpoint2.pt")]
+    assert "checkpoint2.pt` is one of the checkpoints" in _error(options, capsys)
+    assert (run / "checkpoint2.pt").read_bytes() == before
+
+
 def test_the_best_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = _run(tmp_path / "run", [3.0, 1.0, 2.0, 4.0])
     output = tmp_path / "mean.pt"

@@ -67,6 +67,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert max(map(len, shown.splitlines())) <= 100
     assert main(["sut_tiny", "--preset-only"]) == 0
     assert "--attention-kind" not in capsys.readouterr().out
+    assert main(["sut_tiny", "--preset-only", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert groups and all(one["preset"] for group in groups for one in group["options"])
     assert main([]) == 0
     assert "architectures of the model universal_transformer\n" in capsys.readouterr().out
     assert main(["ut_tiny", "--json"]) == 0

@@ -77,7 +77,12 @@ def test_constants_from_a_report() -> None:
     document["variants"]["sut_base"]["macs"] = 16 * 7.386e9
     found = from_report(document, 12, "report.json")
     assert found.seconds(12, 64 * 7.386e9) == pytest.approx(7.86912, rel=0.05)
-    for broken in ({}, {"settings": {}, "variants": {}}, [], {**document, "variants": None}):
+    damaged = [
+        {**document, "variants": {**document["variants"], "tokens_2x": {"median": value}}}
+        for value in (None, 0.0, "fast")
+    ]
+    empty = ({}, {"settings": {}, "variants": {}}, [], {**document, "variants": None})
+    for broken in (*empty, *damaged):
         with pytest.raises(InputError, match="report.json` is not what `sut-benchmark train --js"):
             from_report(broken, 12, "report.json")  # type: ignore[arg-type]
 

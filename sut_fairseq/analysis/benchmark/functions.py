@@ -15,7 +15,7 @@ from sut_fairseq.analysis.benchmark.peak import added_bytes
 from sut_fairseq.analysis.benchmark.report import Report, size
 from sut_fairseq.analysis.benchmark.steps import Step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
-from sut_fairseq.errors import check_choice
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.attention.distributions.geometric import geometric, geometric_to_the_left
 from sut_fairseq.modules.attention.distributions.geometric_reference import geometric_reference
 from sut_fairseq.modules.attention.positions.by_key import by_key
@@ -240,6 +240,9 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
         for function in sizes.functions:
             if setting not in _LENGTHS or function in ATTENTION:
                 _measure(report, function, setting, conditions)
+    measured = bool(report.variants)
+    named = f"{' '.join(sizes.functions)} at {' '.join(sizes.settings)}"
+    check(measured, "--settings", "other than those that are for attention alone", named)
     return report
 
 

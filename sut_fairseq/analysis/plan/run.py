@@ -135,7 +135,12 @@ def plan(training: Training, on: Machines, speed: Speed) -> dict[str, Any]:
             "steps": steps,
             "macs_of_batch": macs,
         },
-        "memory": {**asdict(memory), "total": memory.total, "fits": memory.total <= on.memory},
+        "memory": {
+            **asdict(memory),
+            "total": memory.total,
+            "fits": memory.total <= on.memory,
+            "recomputes": recomputed,
+        },
         "update": {
             "tokens": tokens,
             "gradients": gradients,

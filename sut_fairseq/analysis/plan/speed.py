@@ -119,9 +119,9 @@ def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
                 pairs = times * settings["scaling_sentences"]
                 seconds = variants[f"tokens_{times}x"]["median"]
                 points.append(Point(steps, pairs * per_pair, seconds))
-    except (KeyError, TypeError):
+        return fit(points, source)
+    except (ArithmeticError, KeyError, TypeError, ValueError):
         raise InputError(
             f"`{source}` is not what `sut-benchmark train --json` prints: give such a file, or one "
             f"of {', '.join(MEASURED)}."
         ) from None
-    return fit(points, source)

@@ -85,8 +85,8 @@ function attentionMaps(stack, layer, head, kept) {
       here,
       say: (row, column, own) =>
         own === null
-          ? `“${rows[row][0]}” has halted.`
-          : `“${rows[row][0]}” looks at “${columns[column][0]}”: ${decimal(own)}`,
+          ? `${quoted(rows[row][0])} has halted.`
+          : `${quoted(rows[row][0])} looks at ${quoted(columns[column][0])}: ${decimal(own)}`,
     });
   });
 }
@@ -110,8 +110,8 @@ function gateSection() {
             value: (step, place) => gates[step][place],
             say: (step, place, own) =>
               own === null
-                ? `“${words[place][0]}” has halted.`
-                : `“${words[place][0]}” at step ${step + 1}: the gate opens by ${decimal(own)}`,
+                ? `${quoted(words[place][0])} has halted.`
+                : `${quoted(words[place][0])} at step ${step + 1}: the gate opens by ${decimal(own)}`,
           });
         }),
       ),

@@ -145,6 +145,7 @@ function named(series) {
 }
 
 function ticksOf(low, high, wanted) {
+  if (low === high) return [low];
   const rough = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].find((one) => one * power >= rough) * power;

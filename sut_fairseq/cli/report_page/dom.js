@@ -24,6 +24,11 @@ function fill(element, attributes, children) {
   return element;
 }
 
+// A word within a sentence, isolated from it: one that is read from the right must not turn the rest.
+function quoted(word) {
+  return `“\u2068${word}\u2069”`;
+}
+
 function byId(name) {
   return document.getElementById(name);
 }

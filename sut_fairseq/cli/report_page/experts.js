@@ -65,8 +65,8 @@ function mixture(stack, layer, step) {
     value: (row, expert) => rows[row]?.[expert] ?? null,
     say: (row, expert, own) =>
       own === null
-        ? `“${words[row][0]}” has halted.`
-        : `“${words[row][0]}”: ${percent(own)} from expert ${expert + 1}`,
+        ? `${quoted(words[row][0])} has halted.`
+        : `${quoted(words[row][0])}: ${percent(own)} from expert ${expert + 1}`,
     here: state.token.stack === stack ? placeIn(stack) : null,
     numbers: true,
     upright: true,
@@ -99,7 +99,7 @@ function expertTable(stack, layer) {
   );
   const even = `An even load is ${percent(1 / experts, 1)} of all choices for each of the ${experts}.`;
   const split = there
-    ? ` The split: ${plural(page.experts.sentences, "sentence")} of “${page.split.name}” at threshold ${page.thresholds[page.chosen] ?? "–"}; words seen three times or more. In the decoder, a word is the last one read.`
+    ? ` The split: ${plural(page.experts.sentences, "sentence")} of ${quoted(page.split.name)} at threshold ${page.thresholds[page.chosen] ?? "–"}; words seen three times or more. In the decoder, a word is the last one read.`
     : "";
   return make(
     "div",

@@ -40,7 +40,8 @@ function nothingYet() {
 // The words beside a map of a depth loop: what its tokens read, and where there is a difference
 // what they write.
 function readsOf(stack) {
-  return answer().stacks[stack].reads;
+  // An encoder without steps, as recurrent models have, read the sentence.
+  return answer().stacks[stack]?.reads ?? sentence().words;
 }
 
 function writesOf(stack) {

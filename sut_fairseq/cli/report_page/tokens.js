@@ -90,15 +90,15 @@ function cell(stack, step, place) {
 // How a token halted, in words.
 function history(name, stack, place) {
   const [text] = writesOf(name)[place];
-  const reads = name === "decoder" ? `, having read ${readsOf(name)[place][0]}` : "";
+  const reads = name === "decoder" ? `, having read \u2068${readsOf(name)[place][0]}\u2069` : "";
   const steps = `${stack.depth[place]} of ${plural(stack.steps, "step")}`;
-  if (!stack.halted) return `“${text}”${reads}: ${steps}, as every token.`;
+  if (!stack.halted) return `${quoted(text)}${reads}: ${steps}, as every token.`;
   const halted = stack.halted
     .map((row, step) => [step, row[place]])
     .filter(([step, value]) => step > 0 && value !== null)
     .map(([step, value]) => `${percent(value, 1)} before step ${step + 1}`);
   const tail = halted.length ? `; probability of having halted: ${halted.join(", ")}` : "";
-  return `“${text}”${reads}: ${steps}${tail}.`;
+  return `${quoted(text)}${reads}: ${steps}${tail}.`;
 }
 
 // The answer, marked where it differs from that at the highest threshold, and the reference.
