@@ -142,6 +142,8 @@ def run(argv: Sequence[str] | None) -> None:
             side: _LENGTH if getattr(arguments, side) is None else getattr(arguments, side)
             for side in ("src_len", "tgt_len")
         }
+        if not isinstance(model, FairseqEncoderDecoderModel):
+            lengths["tgt_len"] = 1  # a label
         batches = [untrained.random_batch(model, task, **lengths)]
     progress = tqdm(batches, desc="counting", unit="batch", disable=None)
     try:
