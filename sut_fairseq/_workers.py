@@ -93,7 +93,8 @@ def launched_workers() -> int:
     """How many processes a launcher has started, this one included; 1 without one.
 
     Raises:
-        InputError: if the environment names a number of processes, but not which one this is.
+        InputError: if the environment names a number of processes that is none, or does not say
+            which one this is.
     """
     given = os.environ.get("WORLD_SIZE") or "1"
     check(given.strip().isdecimal(), "WORLD_SIZE", "a number of processes, or not set", given)

@@ -197,9 +197,8 @@ def _main(argv: Sequence[str] | None) -> None:
     try:
         report = subject.run(sizes, conditions)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and (
-            "DefaultCPUAllocator" not in str(error)
-        ):
+        of_gpu = isinstance(error, torch.OutOfMemoryError)
+        if not (of_gpu or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)):
             raise
         raise InputError(
             "these sizes need more memory than there is: choose smaller ones."

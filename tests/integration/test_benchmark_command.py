@@ -328,7 +328,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             "functions --functions permute --settings base_256",
-            "`--settings` must be other than those that are for attention alone, but is permute at",
+            "`--settings` must be among base, small, ",
         ),
         (f"experts --tokens {10**14}", "these sizes need more memory than there is: choose small"),
         ("functions --functions tanh", "`--functions` must be one of permute, sort_tokens,"),

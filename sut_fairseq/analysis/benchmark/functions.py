@@ -227,7 +227,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     they add up.
 
     Raises:
-        InputError: for a function or setting that does not exist.
+        InputError: for a function or setting that does not exist, or if no setting is for them.
     """
     for name in sizes.functions:
         check_choice("--functions", name, tuple(FUNCTIONS))
@@ -240,9 +240,9 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
         for function in sizes.functions:
             if setting not in _LENGTHS or function in ATTENTION:
                 _measure(report, function, setting, conditions)
-    measured = bool(report.variants)
-    named = f"{' '.join(sizes.functions)} at {' '.join(sizes.settings)}"
-    check(measured, "--settings", "other than those that are for attention alone", named)
+    of_all = [name for name in SETTINGS if name not in _LENGTHS]  # the others: attention alone
+    needed = f"among {', '.join(of_all)} for {' '.join(sizes.functions)}"
+    check(bool(report.variants), "--settings", needed, " ".join(sizes.settings))
     return report
 
 
