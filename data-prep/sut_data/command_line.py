@@ -14,7 +14,7 @@ import os
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TextIO
 
@@ -141,6 +141,49 @@ def whole_number(text: str) -> int:
         requirement = f"must have at most {_MOST_DIGITS} digits"
         raise argparse.ArgumentTypeError(f"{requirement}, but has {len(text)}")
     return int(text)
+
+
+def given_flags(
+    arguments: argparse.Namespace,
+    names: Iterable[str],
+    parser: argparse.ArgumentParser | None = None,
+) -> str:
+    """Return which of these options were given, as flags: `--beam and --max-len`.
+
+    Args:
+        arguments: what was parsed.
+        names: of options, with underscores.
+        parser: has their defaults; None: they are None, or False of switches.
+    """
+    flags = []
+    for name in names:
+        value, usual = getattr(arguments, name), parser.get_default(name) if parser else None
+        if value != usual and value is not False:
+            flags.append(f"--{name.replace('_', '-')}")
+    return " and ".join(flags)
+
+
+def refuse(
+    arguments: argparse.Namespace,
+    names: Iterable[str],
+    reason: str,
+    *,
+    instead: str = "",
+    parser: argparse.ArgumentParser | None = None,
+) -> None:
+    """Refuse options that would change nothing.
+
+    Args:
+        arguments, names, parser: as for `given_flags`.
+        reason: why they would not.
+        instead: an option that could be left out in their place.
+
+    Raises:
+        InputError: `REASON: leave --beam and --max-len out.`
+    """
+    if flags := given_flags(arguments, names, parser):
+        other = f", or {instead}" if instead else ""
+        raise InputError(f"{reason}: leave {flags} out{other}.")
 
 
 def run_command(

@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sut_data.command_line import whole_number
+from sut_data.command_line import refuse, whole_number
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
@@ -106,7 +106,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
             raise InputError("give runs or --checkpoints, not both.")
         if arguments.data is None:
             raise InputError("--checkpoints needs --data: the folder that `sut-prepare` made.")
-        _refuse(arguments, (*_OF_GROUPS, "sweep"), "--checkpoints")
+        refuse(arguments, (*_OF_GROUPS, "sweep"), "this means nothing for --checkpoints")
         _translate(arguments, arguments.data, arguments.checkpoints, Evaluation())
         return
     if not arguments.runs:
@@ -118,7 +118,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
     if len(runs) == 1:
         _evaluate_run(arguments, runs[0])
         return
-    _refuse(arguments, ("log", "out"), f"{len(runs)} runs at a time")
+    refuse(arguments, ("log", "out"), f"this means nothing for {len(runs)} runs at a time")
     failed = 0
     for run in runs:
         print(f"\n{run}", flush=True)
@@ -131,15 +131,6 @@ def evaluate(arguments: argparse.Namespace) -> None:
         raise InputError(f"{failed} of {len(runs)} runs could not be evaluated, see above.")
 
 
-def _refuse(arguments: argparse.Namespace, options: tuple[str, ...], what: str) -> None:
-    """Refuse options that mean nothing here."""
-    for option in options:
-        if getattr(arguments, option) not in (None, False):
-            raise InputError(
-                f"--{option.replace('_', '-')} means nothing for {what}: leave it out."
-            )
-
-
 def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
     record = records.read_record(run)
     experiment = reading.read(record.experiment)
@@ -149,14 +140,15 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
     if arguments.sweep is not None and arguments.alpha_threshold is not None:
         raise InputError("--alpha-threshold is what --sweep varies: leave one of them out.")
     if usual.kind == "translation" and arguments.sweep is None:
-        _refuse(arguments, _OF_GROUPS, f"translations by {experiment.name}")
+        reason = f"this means nothing for translations by {experiment.name}"
+        refuse(arguments, _OF_GROUPS, reason)
         _translate_run(arguments, run, usual, evaluating.data_of(record, arguments.data))
         return
     swept = f"{experiment.name} with --sweep" if usual.kind == "translation" else experiment.name
-    _refuse(arguments, _OF_TRANSLATION, swept)
+    refuse(arguments, _OF_TRANSLATION, f"this means nothing for {swept}")
     if usual.kind == "regression":
         not_here = ("data", "alpha_threshold", "sweep", *_OF_GROUPS)
-        _refuse(arguments, not_here, experiment.name)
+        refuse(arguments, not_here, f"this means nothing for {experiment.name}")
         _regress(run, record, experiment, arguments.subset or usual.subset)
         return
     _by_groups(arguments, run, record, experiment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sut_data.command_line import Parser, whole_number
+from sut_data.command_line import Parser, refuse, whole_number
 from sut_fairseq.cli._overrides import parse_overrides
 from sut_fairseq.errors import InputError, check
 
@@ -208,13 +208,13 @@ def check_options(arguments: argparse.Namespace) -> None:
     if arguments.sentence and arguments.number:
         raise InputError("--sentence and --number both name sentences: give one of them.")
     if page:
-        _refuse(arguments, "a page shows all heads", _HEADS)
-        _refuse(arguments, "a page always shows the words of each expert", ("experts",))
-        _refuse(arguments, "a page writes no pictures", ("format",))
+        refuse(arguments, _HEADS, "a page shows all heads")
+        refuse(arguments, ("experts",), "a page always shows the words of each expert")
+        refuse(arguments, ("format",), "a page writes no pictures")
         for threshold in arguments.thresholds or ():
             check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     else:
-        _refuse(arguments, "only a page has them: give --html or --serve", ("thresholds", "log"))
+        refuse(arguments, ("thresholds", "log"), "only a page has them: give --html or --serve")
         if arguments.out is None:
             raise InputError("name a folder for the pictures with --out, or give --html.")
         if arguments.steps_by and arguments.experts:
@@ -222,25 +222,19 @@ def check_options(arguments: argparse.Namespace) -> None:
         for name in ("steps_by", "experts"):
             if getattr(arguments, name):
                 reason = f"--{name.replace('_', '-')} draws no sentence"
-                _refuse(arguments, reason, ("sentence", "number", "target", *_HEADS, *_SEARCH))
+                refuse(arguments, ("sentence", "number", "target", *_HEADS, *_SEARCH), reason)
         if not (arguments.steps_by or arguments.experts):
             reason = "only --steps-by, --experts and pages go through the sentences of a split"
-            _refuse(arguments, reason, ("max_sentences", "max_tokens"))
+            refuse(arguments, ("max_sentences", "max_tokens"), reason)
     if arguments.serve is not None:
-        _refuse(arguments, "a served page is not written", ("out", "target"))
+        refuse(arguments, ("out", "target"), "a served page is not written")
     named = len(arguments.sentence or arguments.number or ())
     # A page without a name shows several.
     if arguments.target is not None and (named > 1 or (page and named == 0)):
         raise InputError("--target is for one sentence: give one --sentence or --number with it.")
     if arguments.target is not None:
-        _refuse(arguments, "with --target nothing is generated", _SEARCH)
+        refuse(arguments, _SEARCH, "with --target nothing is generated")
     if arguments.out is not None and arguments.out.exists() and not arguments.out.is_dir():
         raise InputError(f"--out {arguments.out} is a file: name a folder.")
     if arguments.log is not None and not arguments.log.is_file():
         raise InputError(f"There is no log `{arguments.log}`; check --log.")
-
-
-def _refuse(arguments: argparse.Namespace, reason: str, options: tuple[str, ...]) -> None:
-    given = [f"--{name.replace('_', '-')}" for name in options if getattr(arguments, name)]
-    if given:
-        raise InputError(f"{reason}: leave {' and '.join(given)} out.")

@@ -13,7 +13,7 @@ from fairseq import tasks
 from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from tqdm import tqdm
 
-from sut_data.command_line import Parser, seed
+from sut_data.command_line import Parser, refuse, seed
 from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq import losses
@@ -165,28 +165,16 @@ def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.data and not arguments.path:
         raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
     if arguments.path:
-        _refuse(arguments, "a trained model has words of its own", ("vocab_size",))
+        refuse(arguments, ("vocab_size",), "a trained model has words of its own")
     else:
         reason = "an untrained model has no languages"
-        _refuse(arguments, reason, ("source_lang", "target_lang"))
+        refuse(arguments, ("source_lang", "target_lang"), reason)
     if arguments.data:
         reason = "--data counts sentence pairs, which have lengths of their own"
-        _refuse(arguments, reason, ("src_len", "tgt_len"), "--data")
+        refuse(arguments, ("src_len", "tgt_len"), reason, instead="--data")
     else:
         reason = "without --data a pair of random tokens is counted"
-        _refuse(arguments, reason, ("gen_subset", "max_sentences"))
-
-
-def _refuse(
-    arguments: argparse.Namespace, reason: str, options: tuple[str, ...], other: str = ""
-) -> None:
-    """Refuse options; `other` could be left out in their place."""
-    given = [
-        f"--{name.replace('_', '-')}" for name in options if getattr(arguments, name) is not None
-    ]
-    if given:
-        instead = f", or {other}" if other else ""
-        raise InputError(f"{reason}: leave {' and '.join(given)} out{instead}.")
+        refuse(arguments, ("gen_subset", "max_sentences"), reason)
 
 
 def report(complexity: Complexity) -> dict[str, Any]:

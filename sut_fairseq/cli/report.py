@@ -13,7 +13,7 @@ from fairseq import tasks
 
 from sut_data.files import check_writable, written_whole
 from sut_data.waiting import Stopwatch, waiting
-from sut_fairseq.analysis import evaluation, trained
+from sut_fairseq.analysis import average_steps, evaluation, trained
 from sut_fairseq.analysis.page.document import thresholds_of
 from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.checkpoints.settings import setting
@@ -168,6 +168,8 @@ def _tell_unknown(task: tasks.FairseqTask, sentence: Sentence) -> None:
 
 def _averaged(arguments: argparse.Namespace, reader: Reader) -> Sequence[int]:
     """Sentences of the split for what a page averages; none where there is no such split."""
+    if arguments.steps_by:
+        average_steps.halting_stacks(reader.model)  # refuses a model without
     try:
         most = arguments.max_sentences or _AVERAGED_BY_A_PAGE
         with waiting("loading the split"):

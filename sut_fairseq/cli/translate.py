@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
-from sut_data.command_line import Parser, printable, whole_number
+from sut_data.command_line import Parser, printable, refuse, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_fairseq.cli._command import for_json, run_command
 from sut_fairseq.errors import InputError
@@ -90,15 +90,11 @@ def _main(arguments: argparse.Namespace) -> None:
 
 def _check_export(arguments: argparse.Namespace) -> None:
     """Refuse options of translating, none of which would be in the export."""
-    parser = make_parser()
     names = (
         *("alpha_threshold", "beam", "lenpen", "max_len_a", "max_len_b", "max_tokens"),
         *("batch_size", "input", "buffer", "json", "device"),
     )
-    given = [name for name in names if getattr(arguments, name) != parser.get_default(name)]
-    flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-    if given:
-        raise InputError(f"--export translates nothing: leave {flags} out.")
+    refuse(arguments, names, "--export translates nothing", parser=make_parser())
 
 
 def _translate(

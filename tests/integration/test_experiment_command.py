@@ -310,7 +310,7 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
         ("evaluate --checkpoints .", "--checkpoints needs --data"),
         (
             "evaluate --checkpoints . --data . --by x",
-            "--by means nothing for --checkpoints",
+            "this means nothing for --checkpoints: leave --by out.",
         ),
         ("compare nothing", "nothing is not the folder of a run, nor are there any in it"),
         ("compare . --csv no/table.csv", "there is no folder no; make it first."),

@@ -220,6 +220,7 @@ BAD_INPUT = {
     "--number 12": "`--number` must be between 1 and the 11 sentences of `test`, but is 12",
     "--gen-subset nothing": "has no split `nothing`: check --gen-subset",
     "--steps-by length": "all tokens of this model take all its steps",
+    "--steps-by nothing --html": "all tokens of this model take all its steps",
     "--steps-by length --head 1": "--steps-by draws no sentence: leave --head out",
     "--steps-by length --experts": "--steps-by and --experts draw different things",
     "--experts --number 2": "--experts draws no sentence: leave --number out",

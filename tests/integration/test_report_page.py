@@ -278,6 +278,21 @@ def test_numbers_are_short(browser: Browser, tmp_path: Path) -> None:
     assert browser.run(f"{list(expected)}.map(short)") == list(expected.values())
 
 
+def test_ticks_of_an_axis_differ(browser: Browser, tmp_path: Path) -> None:
+    """Also where all values are far from zero and near each other."""
+    parts = files("sut_fairseq.cli").joinpath("report_page")
+    script = "".join(parts.joinpath(name).read_text() for name in ("dom.js", "charts.js"))
+    (tmp_path / "ticks.html").write_text(f"<script>{script}</script>")
+    opened(browser, tmp_path / "ticks.html")
+    for low, high, expected in (
+        (5000.2, 5001.4, ["5000.5", "5001"]),
+        (-0.3, 0.3, ["-0.2", "0", "0.2"]),
+        (0, 0.0004, ["0", "1.0e-4", "2.0e-4", "3.0e-4", "4.0e-4"]),
+        (0, 100_000, ["0", "25000", "50000", "75000", "100000"]),
+    ):
+        assert browser.run(f"ticksOf({low}, {high}, 4).map(markOf)") == expected
+
+
 @pytest.mark.parametrize("threshold", THRESHOLDS)
 def test_markup_in_names_is_inert(browser: Browser, hostile: Path, threshold: float) -> None:
     source = hostile.read_text(encoding="utf-8")

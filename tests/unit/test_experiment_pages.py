@@ -165,7 +165,7 @@ def test_one_run_that_cannot_be_evaluated_does_not_stop_the_others(
     # One log, or one folder of results, would be used for all of them.
     for option in ("--log", "--out"):
         assert experiment.main(["evaluate", *map(str, runs), option, "x"]) == 2
-        sentence = f"{option} means nothing for 2 runs at a time: leave it out."
+        sentence = f"this means nothing for 2 runs at a time: leave {option} out."
         assert capsys.readouterr().err == f"sut-experiment: error: {sentence}\n"
     assert seen == runs
 
@@ -178,7 +178,7 @@ def test_a_sweep_takes_no_options_of_translations(
     records.write_record(path, replace(records.read_record(path), experiment="multi30k"))
     line = ["evaluate", str(path), "--sweep", option, *value.split()]
     assert experiment.main(line) == 2
-    sentence = f"{option} means nothing for multi30k with --sweep: leave it out."
+    sentence = f"this means nothing for multi30k with --sweep: leave {option} out."
     assert capsys.readouterr().err == f"sut-experiment: error: {sentence}\n"
 
 

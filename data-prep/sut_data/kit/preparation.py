@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sut_data
-from sut_data.command_line import Parser, whole_number
+from sut_data.command_line import Parser, given_flags, whole_number
 from sut_data.folders.making import check_fairseq, make_folder, report_current
 from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp
 from sut_data.folders.report import report
@@ -75,9 +75,7 @@ def refuse_options(args: argparse.Namespace, names: Iterable[str], reason: str) 
         names: of those options.
         reason: beside what, and why; the rest of the sentence.
     """
-    given = [name for name in names if getattr(args, name) != args.parser.get_default(name)]
-    if given:
-        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+    if flags := given_flags(args, names, args.parser):
         args.parser.error(f"leave out {flags} {reason}")
 
 

@@ -70,6 +70,11 @@ function figureOf(value) {
   return size >= 100 ? value.toFixed(0) : size >= 0.01 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
 }
 
+// Ticks are round numbers: rounded again, neighbours far from zero would read the same.
+function markOf(tick) {
+  return Math.abs(tick) < 0.01 ? figureOf(tick) : String(tick);
+}
+
 function paintChart(svg, { width, x, series, limits, zero, at }) {
   const all = series.flatMap((one) => one.points);
   const xs = all.map(([place]) => place);
@@ -87,7 +92,7 @@ function paintChart(svg, { width, x, series, limits, zero, at }) {
   const parts = [];
   for (const tick of ticksOf(low, high, 4)) {
     parts.push(draw("line", { class: "axis", x1: MARGIN.left, x2: width - MARGIN.right, y1: toY(tick), y2: toY(tick) }));
-    parts.push(draw("text", { x: MARGIN.left - 8, y: toY(tick) + 4, "text-anchor": "end", text: figureOf(tick) }));
+    parts.push(draw("text", { x: MARGIN.left - 8, y: toY(tick) + 4, "text-anchor": "end", text: markOf(tick) }));
   }
   for (const [place, text] of placesOf(x, left, right, width)) {
     parts.push(draw("text", { x: toX(place), y: HEIGHT - MARGIN.bottom + 16, "text-anchor": "middle", text }));
