@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sut_fairseq.analysis import trade_off_plots
 from sut_fairseq.analysis.drawing import Axes, Figure, literal_text
 from sut_fairseq.tasks.columns import order_of
 
@@ -49,36 +50,22 @@ def _is_sweep(rows: Rows) -> bool:
 
 
 def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
-    clock = axes.twinx()
-    clock.set_ylabel("seconds (dashed)")
+    curves = []
     for mode in dict.fromkeys(row["mode"] for row in rows):
-        points = [row for row in rows if row["mode"] == mode]
-        skipped = [100 * row["skipped"] for row in points]
-        scores = [row.get("bleu", row["percent"]) for row in points]
-        label = {"reference": "on the reference", "search": "in search"}[mode]
-        (line,) = axes.plot(skipped, scores, marker="o", label=label)
-        clock.plot(
-            skipped,
-            [row["seconds"] for row in points],
-            marker=".",
-            linestyle="--",
-            color=line.get_color(),
-            alpha=0.6,
-        )
-        for x, y, row in zip(skipped, scores, points):
-            axes.annotate(
-                f"{row['alpha_threshold']:g}",
-                (x, y),
-                textcoords="offset points",
-                xytext=(0, 5),
-                fontsize="x-small",
-                ha="center",
+        points = [
+            trade_off_plots.Point(
+                row["alpha_threshold"],
+                row.get("bleu", row["percent"]),
+                row["skipped"],
+                row["seconds"],
             )
-    axes.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
-    axes.set_ylabel("BLEU on tokens" if "bleu" in rows[0] else f"{measure}, %")
-    clock.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend()
+            for row in rows
+            if row["mode"] == mode
+        ]
+        label = {"reference": "on the reference", "search": "in search"}[mode]
+        curves.append(trade_off_plots.Curve(label, points))
+    score = "BLEU on tokens" if "bleu" in rows[0] else f"{measure}, %"
+    trade_off_plots.draw_into(axes, curves, score)
 
 
 def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.curves import TRAIN, read_curve
+from sut_fairseq.experiments.evaluating import Evaluated
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.summaries import Table
 
 # The plots are imported where they are drawn: matplotlib is an extra.
+if TYPE_CHECKING:
+    from sut_fairseq.analysis import trade_off_plots
 
 
 @missing_glyphs_named("sut-experiment")
@@ -85,3 +89,51 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
         # In the experiment's order, as in the summaries: a model has one colour on a page.
         curve_plots.draw(curves, list(experiment.models), words, partial)
     return True
+
+
+@missing_glyphs_named("sut-experiment")
+def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
+    """Draw what threshold sweeps found: score and seconds against skipped steps, mean over seeds.
+
+    Args:
+        groups: runs of one experiment.
+        path: picture to write.
+
+    Returns:
+        whether there was a sweep to draw.
+    """
+    from sut_fairseq.analysis import trade_off_plots
+
+    swept = [(group, sweep) for group in groups for sweep in group.sweeps()]
+    curves = [
+        trade_off_plots.Curve(" ".join(filter(None, (*_names(group, sweep), mode))), points)
+        for group, sweep in swept
+        for mode, points in _points(group, sweep).items()
+    ]
+    if not curves:
+        return False
+    measure = swept[0][1][0].measure
+    with written_whole(path) as partial:
+        trade_off_plots.draw(curves, f"{measure}, %", groups[0].experiment.name, partial)
+    return True
+
+
+def _names(group: Group, sweep: Sequence[Evaluated]) -> tuple[str, ...]:
+    return group.first.data.split, group.first.model, f"on {sweep[0].asked.subset}"
+
+
+def _points(group: Group, sweep: Sequence[Evaluated]) -> dict[str, list[trade_off_plots.Point]]:
+    """The points of a sweep by its mode, which is empty where there was only one."""
+    from sut_fairseq.analysis import trade_off_plots
+
+    scores, skipped, seconds = (
+        {row.group: row.mean for row in group.rows_of(sweep, measure)}
+        for measure in ("percent", "skipped", "seconds")
+    )
+    points: dict[str, list[trade_off_plots.Point]] = {}
+    for name in scores:
+        if name in skipped and name in seconds:
+            *mode, threshold = name.split()
+            point = (float(threshold), scores[name], skipped[name], seconds[name])
+            points.setdefault(" ".join(mode), []).append(trade_off_plots.Point(*point))
+    return points

@@ -209,12 +209,13 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.figures is not None:
         _figures(groups, arguments.figures)
     if arguments.pages is not None:
-        draw = (
-            _experiment_figures.draw_curves,
-            _experiment_figures.draw_table,
-            _experiment_figures.draw_matrix,
+        draw = pages.Draw(
+            curves=_experiment_figures.draw_curves,
+            trade_offs=_experiment_figures.draw_trade_offs,
+            table=_experiment_figures.draw_table,
+            matrix=_experiment_figures.draw_matrix,
         )
-        for path in pages.write(groups, arguments.pages, *draw):
+        for path in pages.write(groups, arguments.pages, draw):
             print(path)
 
 

@@ -7,6 +7,7 @@ They are made from the records of runs alone. What was tried, and what is though
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sut_data.files import written_whole
@@ -23,26 +24,31 @@ INDEX = "index.md"
 NOTES = Path("notes")
 PICTURES = Path("pictures")
 
-DrawCurves = Callable[[Sequence[Group], Path], bool]
-DrawTable = Callable[[Table, Path], None]
-DrawMatrix = Callable[[grid_results.Table, Path], None]
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """How the pictures are drawn, each into a file.
+
+    Attributes:
+        curves: of an experiment's runs; says whether there were any.
+        trade_offs: what their threshold sweeps found; says whether there were any.
+        table: a summary.
+        matrix: the scores of the matrix.
+    """
+
+    curves: Callable[[Sequence[Group], Path], bool]
+    trade_offs: Callable[[Sequence[Group], Path], bool]
+    table: Callable[[Table, Path], None]
+    matrix: Callable[[grid_results.Table, Path], None]
 
 
-def write(
-    groups: Sequence[Group],
-    folder: Path,
-    draw_curves: DrawCurves,
-    draw_table: DrawTable,
-    draw_matrix: DrawMatrix,
-) -> list[Path]:
+def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
     """Write all pages; pages of experiments without runs are left alone.
 
     Args:
         groups: of runs.
         folder: to write to, such as `docs/results`.
-        draw_curves: draws the curves of an experiment's runs, if it has any.
-        draw_table: draws a summary.
-        draw_matrix: draws the scores of the matrix.
+        draw: how.
 
     Returns:
         the pages.
@@ -53,11 +59,11 @@ def write(
     for experiment in ours:
         own = [group for group in groups if group.experiment.path == experiment.path]
         if own:
-            page = _page(experiment, own, folder, draw_curves, draw_table)
+            page = _page(experiment, own, folder, draw)
             written.append(_write(folder / f"{experiment.name}.md", page))
     present = {path.stem for path in written}
     if any(group.first.experiment in columns() for group in groups):
-        written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw_matrix)))
+        written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw)))
     index = _index(check_claims(ours, groups), folder, present)
     return [_write(folder / INDEX, index), *written]
 
@@ -68,13 +74,13 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _matrix(groups: Sequence[Group], folder: Path, draw_matrix: DrawMatrix) -> str:
+def _matrix(groups: Sequence[Group], folder: Path, draw: Draw) -> str:
     """The matrix, of the first size of its columns; its rows as a CSV file beside the page."""
     grid = read_grid()
     size = next(iter(grid.experiment(next(iter(grid.columns))).sizes))
     table = grid_results.table(grid, groups, size)
     picture, rows = PICTURES / f"{MATRIX}.png", Path(f"{MATRIX}.csv")
-    draw_matrix(table, folder / picture)
+    draw.matrix(table, folder / picture)
     grid_results.write_rows(table, folder / rows)
     parts = [
         "# The matrix: every model on every task",
@@ -140,13 +146,7 @@ def _counts(found: Sequence[Found]) -> str:
     return "; ".join(f"{verdict.value}: {count}" for verdict, count in counts.items()) + "."
 
 
-def _page(
-    experiment: Experiment,
-    groups: Sequence[Group],
-    folder: Path,
-    draw_curves: DrawCurves,
-    draw_table: DrawTable,
-) -> str:
+def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: Draw) -> str:
     parts = [
         f"# {experiment.name}",
         f"Question: {experiment.shows.strip()}. Paper: {experiment.paper}. Settings: "
@@ -156,12 +156,15 @@ def _page(
     if note.is_file():
         parts.append(note.read_text(encoding="utf-8").strip())
     picture = PICTURES / f"{experiment.name}-curves.png"
-    if draw_curves(groups, folder / picture):
+    if draw.curves(groups, folder / picture):
         parts.append(f"![held-out {experiment.metric} by update]({picture})")
+    picture = PICTURES / f"{experiment.name}-trade-off.png"
+    if draw.trade_offs(groups, folder / picture):
+        parts.append(f"![score and seconds against skipped steps]({picture})")
     for table in tables(groups):
         picture = PICTURES / f"{experiment.name}-{table.name}.png"
         rows = picture.with_suffix(".csv")
-        draw_table(table, folder / picture)
+        draw.table(table, folder / picture)
         write_cells(table, folder / rows)
         parts.append(f"![{table.summary.title}]({picture})\n\n[CSV]({rows})")
     return "\n\n".join(parts) + "\n\n" + report.markdown(groups)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sut_fairseq.experiments.commands import words as option_words
-from sut_fairseq.experiments.evaluating import Asked
+from sut_fairseq.experiments.evaluating import Asked, Evaluated
 from sut_fairseq.experiments.preparing import folder_of
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.reading import is_file
@@ -16,6 +16,13 @@ from sut_fairseq.experiments.results import Group, Row
 from sut_fairseq.experiments.running import PROGRAM_NAME
 from sut_fairseq.experiments.schema import MEASURES, Experiment, shown
 from sut_fairseq.experiments.summaries import Table, tables
+
+_COSTS = {
+    "skipped": ("skipped", "{:.1%}"),
+    "encoder_depth": ("encoder depth", "{:.2f}"),
+    "decoder_depth": ("decoder depth", "{:.2f}"),
+    "seconds": ("seconds", "{:.1f}"),
+}
 
 
 def markdown(groups: Sequence[Group]) -> str:
@@ -69,7 +76,7 @@ def _section(group: Group) -> str:
     parts = [f"## {group.title}", f"`{called(group)}`", _runs(group)]
     evaluations = group.evaluations()
     parts += [
-        _results(one[0].asked, measure, found)
+        _results(one[0].asked, measure, found, _costs(group, one))
         for one in evaluations
         for measure in one[0].measures()
         if (found := group.rows_of(one, measure))
@@ -126,7 +133,19 @@ def run_cells(run: Path, record: Record) -> tuple[str, ...]:
     )
 
 
-def _results(asked: Asked, measure: str, rows: Sequence[Row]) -> str:
+def _costs(group: Group, sweep: Sequence[Evaluated]) -> dict[str, dict[str, str]]:
+    """What a sweep measured beside scores, the mean over seeds: by threshold, by name of it."""
+    costs: dict[str, dict[str, str]] = {}
+    if sweep[0].asked.thresholds:
+        for measure, (name, form) in _COSTS.items():
+            if rows := group.rows_of(sweep, measure):
+                costs[name] = {row.group: form.format(row.mean) for row in rows}
+    return costs
+
+
+def _results(
+    asked: Asked, measure: str, rows: Sequence[Row], costs: Mapping[str, Mapping[str, str]]
+) -> str:
     by = next((row.by for row in rows if row.by), None)
     seeds = list(rows[0].results)
     several = len(seeds) > 1
@@ -137,6 +156,7 @@ def _results(asked: Asked, measure: str, rows: Sequence[Row]) -> str:
     header += ["mean", "deviation"] if several else []
     paper = any(row.paper is not None for row in rows)
     header += ["paper"] if paper else []
+    header += costs
     lines = [header]
     for row in rows:
         line = [row.group]
@@ -147,6 +167,7 @@ def _results(asked: Asked, measure: str, rows: Sequence[Row]) -> str:
             line += [shown(measure, row.mean), shown(measure, row.deviation or 0.0)]
         if paper:
             line.append("" if row.paper is None else f"{row.paper:g}")
+        line += [cost.get(row.group, "") for cost in costs.values()]
         lines.append(line)
     return f"{_how(asked)}, {MEASURES[measure]}:\n\n{markdown_table(lines)}"
 

@@ -115,6 +115,10 @@ class Group:
 
         return sorted(shared, key=lambda all_: rank(all_[0].asked))
 
+    def sweeps(self) -> list[list[Evaluated]]:
+        """Those of the evaluations that went through halting thresholds."""
+        return [one for one in self.evaluations() if one[0].asked.thresholds]
+
     def on_subset(self, subset: str) -> list[Evaluated]:
         """The evaluation of each run on a set, as it was trained, in the usual groups if it can be.
 

@@ -29,7 +29,6 @@ from sut_fairseq.experiments.runs import Run
 from tests.unit import test_experiment_tables as tables
 
 GRID = read_grid()
-DRAW = (_experiment_figures.draw_table, _experiment_figures.draw_matrix)
 # Mean tokens of the training pairs, and label and end where targets are labels.
 LENGTHS = {
     "ctl-backward": (7, 2),
@@ -346,7 +345,11 @@ def test_pages_of_kept_cells(tmp_path: Path) -> None:
     kept = keeping.keep(path, tmp_path / "kept")
     assert kept == tmp_path / "kept" / "matrix" / "ctl-backward" / "ctl-backward-lstm-seed-1"
     assert read_costs(kept) == read_costs(path)
-    written = pages.write(results.collect([kept]), tmp_path, lambda groups, picture: False, *DRAW)
+    written = pages.write(
+        results.collect([kept]),
+        tmp_path,
+        replace(tables.DRAW_NOTHING, matrix=_experiment_figures.draw_matrix),
+    )
     assert [one.name for one in written] == ["index.md", "matrix.md"]
     assert (tmp_path / "pictures" / "matrix.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "matrix.md").read_text()

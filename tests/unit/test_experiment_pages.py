@@ -19,7 +19,7 @@ from sut_fairseq.experiments.evaluating import Asked, read_evaluations
 from sut_fairseq.experiments.records import Session
 from sut_fairseq.experiments.schema import Claim
 from tests.unit.test_experiment_curves import LOG
-from tests.unit.test_experiment_tables import FORWARD, SESSION, evaluate, run
+from tests.unit.test_experiment_tables import DRAW_NOTHING, FORWARD, SESSION, evaluate, run
 
 CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 
@@ -240,7 +240,7 @@ def test_pages(tmp_path: Path) -> None:
         return True
 
     written = pages.write(
-        results.collect([path]), folder, draw_curves, *[lambda table, picture: None] * 2
+        results.collect([path]), folder, replace(DRAW_NOTHING, curves=draw_curves)
     )
     assert [one.name for one in written] == ["index.md", "ctl.md"]
     index = (folder / "index.md").read_text()
@@ -294,7 +294,7 @@ def test_the_length_of_training_stands_once(tmp_path: Path) -> None:
     path = as_size(run(tmp_path, "ndr", 1, {"all": 99.0}), "paper", updates=None)
     folder = tmp_path / "results"
     folder.mkdir()
-    pages.write(results.collect([path]), folder, lambda *_: False, *[lambda *_: None] * 2)
+    pages.write(results.collect([path]), folder, DRAW_NOTHING)
     (row,) = [one for one in (folder / "index.md").read_text().splitlines() if "99.00" in one]
     about = reading.read("ctl").sizes["paper"].about.strip()
     assert f"| {about} |" in row and "--updates" not in row

@@ -13,7 +13,7 @@ from sut_fairseq.experiments import pages, records, report, results, summaries
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import Record
-from tests.unit.test_experiment_tables import CODE, EVALUATED, SESSION
+from tests.unit.test_experiment_tables import CODE, DRAW_NOTHING, EVALUATED, SESSION
 
 SETS = ("interpolation", "long_1")
 
@@ -119,7 +119,7 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
         base = figures / f"long_lookup_tables-{name}"
         assert base.with_suffix(".png").stat().st_size > 1000
         assert base.with_suffix(".csv").read_text().startswith("model,split,group,seeds,each,mean")
-    pages.write(results.collect(runs), tmp_path, *[lambda *drawn: False] * 3)
+    pages.write(results.collect(runs), tmp_path, DRAW_NOTHING)
     file = "pictures/long_lookup_tables-table-3.csv"
     assert (tmp_path / file).read_bytes() == (figures / Path(file).name).read_bytes()
     assert f"table-3.png)\n\n[CSV]({file})\n" in (tmp_path / "long_lookup_tables.md").read_text()
