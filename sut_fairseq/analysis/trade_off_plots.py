@@ -71,4 +71,4 @@ def draw_into(axes: Axes, curves: Sequence[Curve], score: str) -> None:
     axes.set_ylabel(score)
     clock.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="lower left")  # both fall, if at all, to the right
