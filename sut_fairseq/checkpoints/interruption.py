@@ -47,16 +47,19 @@ class Interruption:
 def pass_on_signals() -> None:
     """Let the processes that this one will start be told, and let it live until they have ended.
 
-    As long as there are none, a signal does what it always does.
+    As long as none was started, a signal does what it always does.
     """
     _handle(_pass_on)
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:
+    # Children that were told first may all have ended by now. `active_children` would not name them,
+    # and forgets them; this process is about to end by itself.
+    started = bool(getattr(multiprocessing.process, "_children", ()))
     children = multiprocessing.active_children()
-    if not children or number == signal.SIGINT:
+    if not started or number == signal.SIGINT:
         signal.signal(number, signal.SIG_DFL)
-    if not children:
+    if not started:
         os.kill(os.getpid(), number)
     for child in children:
         # A terminal sends Ctrl-C to all of them, and twice would end them at once.

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -113,6 +114,19 @@ def test_ctrl_c_in_a_terminal_comes_once() -> None:
         assert lines(running, 3) == ["ready"] * 3
         os.killpg(running.pid, signal.SIGINT)
         assert lines(running, 3)[2] == f"[{UNFINISHED}, {UNFINISHED}]"
+
+
+def test_whoever_waits_is_told_last() -> None:
+    """On a busy machine, when the others have ended already: it still tells how they ended."""
+    with process(WAITS, seconds=0) as running:
+        assert lines(running, 3) == ["ready"] * 3
+        running.send_signal(signal.SIGSTOP)
+        os.killpg(running.pid, signal.SIGINT)
+        assert lines(running, 2) == ["SIGINT"] * 2
+        time.sleep(0.5)  # until they have ended
+        running.send_signal(signal.SIGCONT)
+        assert lines(running, 1) == [f"[{UNFINISHED}, {UNFINISHED}]"]
+        assert running.wait(30) == 0
 
 
 def test_without_anybody_to_tell_it_ends() -> None:
