@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 
 # "Temporary failure, try again" in sysexits.h: told to stop, it saved; the same command goes on.
@@ -53,8 +54,8 @@ def pass_on_signals() -> None:
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:
-    # Children that were told first may all have ended by now. `active_children` would not name them,
-    # and forgets them; this process is about to end by itself.
+    # Children that were told first may all have ended by now: `active_children` does not name them,
+    # and forgets them. Then this process is about to end by itself.
     started = bool(getattr(multiprocessing.process, "_children", ()))
     children = multiprocessing.active_children()
     if not started or number == signal.SIGINT:
@@ -62,8 +63,11 @@ def _pass_on(number: int, frame: FrameType | None) -> None:
     if not started:
         os.kill(os.getpid(), number)
     for child in children:
-        # A terminal sends Ctrl-C to all of them, and twice would end them at once.
-        os.kill(child.pid or 0, signal.SIGTERM if number == signal.SIGINT else number)
+        # One that ends in this very moment is nobody to tell. An error here would come up inside
+        # multiprocessing, which would take it for one of its own and lose how the child ended.
+        with suppress(ProcessLookupError):
+            # A terminal sends Ctrl-C to all of them, and twice would end them at once.
+            os.kill(child.pid or 0, signal.SIGTERM if number == signal.SIGINT else number)
 
 
 def _handle(handler: signal._HANDLER) -> None:

@@ -129,6 +129,23 @@ def test_whoever_waits_is_told_last() -> None:
         assert running.wait(30) == 0
 
 
+def test_one_that_ends_in_this_very_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone, though multiprocessing has yet to learn of it; whoever is left is told."""
+    told = []
+
+    def kill(pid: int, number: int) -> None:
+        told.append((pid, number))
+        if pid == 1:
+            raise ProcessLookupError
+
+    children = [Namespace(pid=pid) for pid in (1, 2)]
+    monkeypatch.setattr(multiprocessing.process, "_children", children)
+    monkeypatch.setattr(multiprocessing, "active_children", lambda: children)
+    monkeypatch.setattr(os, "kill", kill)
+    interruption._pass_on(signal.SIGTERM, None)
+    assert told == [(1, signal.SIGTERM), (2, signal.SIGTERM)]
+
+
 def test_without_anybody_to_tell_it_ends() -> None:
     program = f"{TRAINS}\npass_on_signals()\nos.write(1, b'ready\\n')\ntime.sleep(60)"
     with process(program, seconds=0) as running:
