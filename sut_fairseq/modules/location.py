@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.modules.precision import exact
+from sut_fairseq.modules.precision import exact, exact_softmax
 
 MIN_WIDTH = 0.27  # the paper's min_sigma, in words
 LEAK = 0.01  # slope of the leaky clamp outside of [0, 1], that of torch's leaky ReLU
@@ -179,7 +179,7 @@ def look_along(gaze: Gaze, places: Places, mean: Tensor, mixing: Mixing | None =
     for rho, rest, sharp, other in zip(by_mean, offset, sharpness, others):
         centre = leaky_clamp(torch.addcmul(rest, rho, mean))
         distance = (places.seen - centre.unsqueeze(-1)) * sharp
-        location = weights = (-distance.square()).softmax(dim=-1)
+        location = weights = exact_softmax(-distance.square())
         if other is not None:
             weights = torch.addcmul(other[0], other[1], location)
         mean = (weights * places.relative).sum(dim=-1)

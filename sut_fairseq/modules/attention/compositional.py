@@ -11,7 +11,7 @@ from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.attention.retrieve import EveryValue, OwnValues, PairedHeads, Retrieve
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.modules.precision import exact
+from sut_fairseq.modules.precision import exact_softmax
 from sut_fairseq.modules.tokens import ActiveTokens
 
 VALUE_SCORES = ("dot-product", "linear")
@@ -89,7 +89,7 @@ class ValueScores(nn.Module):
             of_query, of_key = self.linear.weight.squeeze(0).split(self.retrieval_dim)
             projected = torch.matmul(of_key, self.key.weight)
             scores = torch.matmul(queries, of_query).unsqueeze(-1) + _dots(projected, retrieved)
-        return exact(scores).softmax(dim=-1)
+        return exact_softmax(scores)
 
     def num_products(self, retrieved: Tensor) -> tuple[int, int]:
         """Multiplications with weights; and of dot products and the sum that the scores are for."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sut_fairseq.modules.attention.distributions.interface import Distribution
-from sut_fairseq.modules.precision import exact_dtype
+from sut_fairseq.modules.precision import exact_softmax
 
 
 def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
@@ -29,7 +29,7 @@ def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
         lowest = torch.finfo(scores.dtype).min / 2
         hide = torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, lowest)
         scores = scores + hide[:, None, :, None]
-    return scores.softmax(dim=-1, dtype=exact_dtype(scores.dtype)).to(scores.dtype)
+    return exact_softmax(scores).to(scores.dtype)
 
 
 class Softmax(Distribution):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.modules.precision import exact
+from sut_fairseq.modules.precision import exact, exact_softmax
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ContentAttender(Attender):
         scores = exact(self.scores(queries, source.states, state.place))
         if source.padding_mask is not None:
             scores = scores.masked_fill(source.padding_mask.unsqueeze(1), -torch.inf)
-        return scores.softmax(dim=-1), State(state.place + queries.shape[1])
+        return exact_softmax(scores), State(state.place + queries.shape[1])
 
     @abstractmethod
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
