@@ -57,6 +57,7 @@ class LabelTask(TranslationTask):
             )
         self.labels = labels_of(tgt_dict)
         self.groups: list[str] = []
+        self._validates_on_training = False
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
         """How likely a model finds each label, `(batch, num_labels)`: logits, in any scale."""
@@ -81,7 +82,8 @@ class LabelTask(TranslationTask):
         """Load a split and check that each target is one known label.
 
         Raises:
-            InputError: for a target that is not, or without the column of groups.
+            InputError: for a target that is not, without the column of groups, or if a training
+                with repeated sentences is to be validated on them.
         """
         super().load_dataset(split, epoch, combine, **kwargs)
         _check_targets(split, self.datasets[split].tgt, self.tgt_dict, self.labels)
@@ -95,6 +97,15 @@ class LabelTask(TranslationTask):
             self.datasets[split] = _WithGroups(dataset, groups)
         # fairseq's other commands, for which every sentence counts once, name the training's task.
         if self.cfg.balance_lengths and split == self.cfg.train_subset and "task_cfg" not in kwargs:
+            # fairseq-train loads what it validates on first, one set at a time, and keeps one data
+            # set for a name.
+            self._validates_on_training |= not combine
+            if combine and self._validates_on_training:
+                raise InputError(
+                    f"--balance-lengths repeats sentences of `{split}`, which --valid-subset names "
+                    "too: validate on other sets, and score this one after training with "
+                    f"fairseq-validate --valid-subset {split}."
+                )
             self.datasets[split] = BalancedLengths(dataset)
 
     def state_dict(self) -> dict[str, Any]:

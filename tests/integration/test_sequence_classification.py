@@ -239,6 +239,17 @@ def test_every_sentence_is_scored_once(learnt: tuple[Path, Finished], data: Path
     assert isinstance(task.dataset("train"), BalancedLengths)
 
 
+def test_repeated_sentences_are_not_validated_on(data: Path, tmp_path: Path) -> None:
+    options = words("--arch ndr_ctl --balance-lengths --valid-subset train,valid")
+    finished = train(data, tmp_path, *TASK, *options, ok=False)
+    assert finished.status == 1 and "Traceback" not in finished.stderr
+    assert finished.last_line == (
+        "error: --balance-lengths repeats sentences of `train`, which --valid-subset names too: "
+        "validate on other sets, and score this one after training with fairseq-validate "
+        "--valid-subset train."
+    )
+
+
 def test_steps_at_test_time(learnt: tuple[Path, Finished], data: Path) -> None:
     """More steps change what the model computes, and only through the depth."""
     states = {}
