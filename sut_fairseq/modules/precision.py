@@ -25,6 +25,13 @@ def exact_softmax(scores: Tensor) -> Tensor:
     On a CPU torch's softmax takes up to ten times as long along a last axis shorter than a vector
     register as along a first one; the sentences of formal languages, and retrievals, are so short.
     There the result is a transposed view of contiguous memory.
+
+    Args:
+        scores: `(..., num)`, in any precision; hidden ones are so low that their weight is 0.
+
+    Returns:
+        weights of the shape of `scores`, each row of which sums to 1: float64 for float64, else
+        float32.
     """
     num = scores.shape[-1]
     if scores.device.type != "cpu" or not 0 < num < _REGISTER or torch.compiler.is_compiling():

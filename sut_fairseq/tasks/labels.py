@@ -10,6 +10,7 @@ import torch
 from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, LanguagePairDataset
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
+from omegaconf import II
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
@@ -38,6 +39,7 @@ class LabelTaskConfig(TranslationConfig):
         default=False,
         metadata={"help": "in training, repeat sources so that all lengths are equally frequent"},
     )
+    valid_subset: str = II("dataset.valid_subset")
 
 
 class LabelTask(TranslationTask):
@@ -57,7 +59,6 @@ class LabelTask(TranslationTask):
             )
         self.labels = labels_of(tgt_dict)
         self.groups: list[str] = []
-        self._validates_on_training = False
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
         """How likely a model finds each label, `(batch, num_labels)`: logits, in any scale."""
@@ -97,10 +98,8 @@ class LabelTask(TranslationTask):
             self.datasets[split] = _WithGroups(dataset, groups)
         # fairseq's other commands, for which every sentence counts once, name the training's task.
         if self.cfg.balance_lengths and split == self.cfg.train_subset and "task_cfg" not in kwargs:
-            # fairseq-train loads what it validates on first, one set at a time, and keeps one data
-            # set for a name.
-            self._validates_on_training |= not combine
-            if combine and self._validates_on_training:
+            if split in self.cfg.valid_subset.split(","):
+                # fairseq keeps one data set for a name.
                 raise InputError(
                     f"--balance-lengths repeats sentences of `{split}`, which --valid-subset names "
                     "too: validate on other sets, and score this one after training with "
