@@ -3,7 +3,8 @@
 Importing it registers models, tasks and criterions with fairseq, lets torch read the classes that
 fairseq itself writes into checkpoints, and fairseq read sentences one by one under numpy 2
 (`models.language_model`). Nothing else of the process changes, but in commands: those of fairseq
-check each checkpoint before they use it, and ours end in a line after Ctrl-C.
+check each checkpoint before they use it, and ours end in a line after Ctrl-C. `load` and
+`from_pretrained` have fairseq check checkpoints in any process: a model may name a second one.
 """
 
 from __future__ import annotations

@@ -151,6 +151,20 @@ def settings_that_run(whole: Path, folder: Path, canary: Path) -> Iterator[Path]
     yield folder / "setting-of-args.pt"
 
 
+def names_another(whole: Path, data: Path, folder: Path, canary: Path) -> Path:
+    """A checkpoint without code of a model that loads a second one, whose settings are code."""
+    state = torch.load(whole, weights_only=True)
+    first = {"_name": "fconv_self_att", "pretrained": "True", "pretrained_checkpoint": "second.bin"}
+    second = {"_name": "fconv", "encoder_layers": f"__import__('os').system('touch {canary}')"}
+    task = {**state["cfg"]["task"], "source_lang": "src", "target_lang": "tgt"}
+    for name, model in (("checkpoint_best.pt", first), ("second.bin", second)):
+        cfg = {**state["cfg"], "task": task, "model": {**model, "data": str(folder)}}
+        torch.save({**state, "cfg": cfg}, folder / name)
+    for side in ("src", "tgt"):
+        shutil.copy(data / f"dict.{side}.txt", folder)
+    return folder / "checkpoint_best.pt"
+
+
 STOCK = {"_name": "transformer", "arch": "transformer", "encoder_layers": 1, "decoder_layers": 1}
 
 

@@ -10,7 +10,7 @@ from fairseq.data import FairseqDataset
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
-from sut_fairseq.checkpoints.reading import load_as_fairseq
+from sut_fairseq.checkpoints.reading import guard_fairseq, load_as_fairseq
 from sut_fairseq.errors import InputError, check
 
 # Overrides that say nothing about the model.
@@ -35,6 +35,7 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
         InputError: if it is damaged or of no model, if its dictionaries are missing or of other
             sizes than in training, or if the overrides make another model of it.
     """
+    guard_fairseq()
     # Every sentence counts once, however often training saw it.
     overrides = {**overrides, "balance_lengths": False}
     state = load_as_fairseq(path, dict(overrides))

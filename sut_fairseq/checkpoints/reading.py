@@ -103,10 +103,11 @@ def _exported_as_fairseq(
 
 
 def guard_fairseq() -> None:
-    """Have fairseq's commands check a checkpoint as ours do, wherever they read one.
+    """Have fairseq check a checkpoint as we do, wherever it reads one.
 
-    Called when one of them imports the plugin, which is before it reads anything. torch refuses
-    classes and functions there as well, but not flipped bytes, nor code among the settings.
+    Called before anything is read: when a command of fairseq imports the plugin, and when we load
+    a model, since some of fairseq's models name a second checkpoint in their settings. torch
+    refuses classes and functions there as well, but not flipped bytes, nor code among the settings.
     """
     read = checkpoint_utils.load_checkpoint_to_cpu
 

@@ -9,7 +9,12 @@ from torch import nn
 
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._axis import Side
-from sut_fairseq.models._config import AttentionOptions, UniversalTransformerConfig
+from sut_fairseq.models._config import (
+    AttentionOptions,
+    UniversalTransformerConfig,
+    check_number,
+    check_whole,
+)
 from sut_fairseq.models._kinds import (
     ATTENTION,
     BLOCKS,
@@ -134,17 +139,11 @@ def head_dim(given: int | None, embed_dim: int, num_heads: int, name: Name) -> i
 def _check_halting(config: UniversalTransformerConfig, side: Side) -> None:
     # Checked here as well as where it is used: with both stacks' halting off nothing would see it.
     threshold, epsilon = config.alpha_threshold, config.halting_epsilon
-    _check_number("alpha_threshold", "a number", threshold, (int, float))
+    check_number("alpha_threshold", threshold)
     check(0 < threshold <= 1, "alpha_threshold", "greater than 0, at most 1", threshold)
-    _check_number("halting_epsilon", "a number", epsilon, (int, float))
+    check_number("halting_epsilon", epsilon)
     check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
-    _check_number(f"{side.name}_layers", "a whole number", side.num_steps, (int,))
-    check(side.num_steps >= 1, f"{side.name}_layers", "at least 1", side.num_steps)
-
-
-def _check_number(name: str, kind: str, value: object, types: tuple[type, ...]) -> None:
-    """Refuse what only `--model-overrides` can give, where fairseq checks no types: '0.8', True."""
-    check(isinstance(value, types) and not isinstance(value, bool), name, kind, repr(value))
+    check_whole(f"{side.name}_layers", side.num_steps)
 
 
 def _check_experts(kind: str, num_experts: int, top_k: int) -> None:
@@ -156,8 +155,6 @@ def _check_experts(kind: str, num_experts: int, top_k: int) -> None:
 def _self_attention_core(config: UniversalTransformerConfig, side: Side) -> AttentionCore:
     build_scores = POSITIONS.builder("attention_positions", config.attention_positions)
     build_weights = DISTRIBUTIONS.builder("attention_distribution", config.attention_distribution)
-    query_dropout = config.attention_query_dropout
-    check(0 <= query_dropout <= 1, "attention_query_dropout", "in [0, 1]", query_dropout)
     return AttentionCore(
         positions=build_scores(config, side),
         distribution=build_weights(config, side),
@@ -179,7 +176,6 @@ def _cross_attention_core(config: UniversalTransformerConfig, side: Side) -> Att
 def _feed_forward(config: UniversalTransformerConfig, side: Side) -> FeedForward:
     activation = str(config.activation_fn)
     check_choice("activation_fn", activation, utils.get_available_activation_fns())
-    check(side.hidden_dim >= 1, f"{side.name}_ffn_embed_dim", "at least 1", side.hidden_dim)
     kind = "dense" if config.ffn_experts == 1 else "mixture"
     build = FEED_FORWARD.builder("feed_forward", kind)
     return build(config, side, utils.get_activation_fn(activation))

@@ -345,15 +345,16 @@ def _data_router(
 ) -> Block:
     allowed = "off with a data-router block, which has its norms where they are"
     check(not side.pre_norm, f"{side.name}_normalize_before", allowed, side.pre_norm)
-    dropout, update = config.copy_gate_dropout, str(config.copy_gate_update)
-    check(0 <= dropout < 1, "copy_gate_dropout", "at least 0 and less than 1", dropout)
+    update = str(config.copy_gate_update)
     check_choice("copy_gate_update", update, UPDATE_NORMS)
     return DataRouterBlock(
         self_attention=own,
         cross_attention=cross,
         feed_forward=feed_forward,
         copy_gate=CopyGate(
-            side.embed_dim, dropout=dropout, hidden_dropout=config.activation_dropout
+            side.embed_dim,
+            dropout=config.copy_gate_dropout,
+            hidden_dropout=config.activation_dropout,
         ),
         update_norm=_UPDATE_NORMS[update](side.embed_dim),
         embed_dim=side.embed_dim,

@@ -17,7 +17,7 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._assembly import build_stack, check_looks_nowhere
 from sut_fairseq.models._classifier import Classifier, num_labels
-from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._config import UniversalTransformerConfig, complete
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
 from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
 from sut_fairseq.modules.observer import Observer
@@ -83,7 +83,7 @@ class EncoderClassifier(Classifier):
             ValueError: if an option has a value that is not allowed.
         """
         prepare_process()
-        cfg = EncoderClassifierConfig.complete(cfg)
+        cfg = complete(EncoderClassifierConfig, cfg)
         size = num_labels(task)
         embedding = Embedding(
             token_embedding(task.source_dictionary, cfg.encoder_embed_dim),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
-from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._config import UniversalTransformerConfig, complete
 from sut_fairseq.models._embedding import Embedding, check_precision, ties_output, token_embedding
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
@@ -96,7 +96,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
             InputError: if an option has a value that is not allowed.
         """
         prepare_process()
-        cfg = LanguageModelConfig.complete(cfg)
+        cfg = complete(LanguageModelConfig, cfg)
         _warn_of_encoder_options(cfg)
         source, target = task.source_dictionary, task.target_dictionary
         embed_dim = decoder_embed_dim(cfg)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
+from sut_fairseq.models._config import complete
 from sut_fairseq.models._embedding import check_precision
 from sut_fairseq.models._words import check_words, unread
 from sut_fairseq.modules.dropout import Dropout
@@ -105,11 +106,11 @@ class RecurrentClassifier(Classifier):
             ValueError: if an option has a value that is not allowed.
         """
         prepare_process()
+        cfg = complete(RecurrentClassifierConfig, cfg)
         size = num_labels(task)
         kind = str(cfg.recurrent_kind)
         check_choice("recurrent_kind", kind, _KINDS)
-        for option in ("encoder_embed_dim", "encoder_hidden_size", "encoder_layers"):
-            check(getattr(cfg, option) >= 1, option, "at least 1", getattr(cfg, option))
+        check(cfg.encoder_layers >= 1, "encoder_layers", "at least 1", cfg.encoder_layers)
         return cls(
             task.source_dictionary,
             _KINDS[kind](cfg),
@@ -157,11 +158,7 @@ def _build_lstm(cfg: RecurrentClassifierConfig) -> LSTM:
 
 def _build_dnc(cfg: RecurrentClassifierConfig) -> DNC:
     word_size = cfg.encoder_hidden_size if cfg.dnc_word_size is None else cfg.dnc_word_size
-    for option, size in (
-        ("dnc_cells", cfg.dnc_cells),
-        ("dnc_read_heads", cfg.dnc_read_heads),
-        ("dnc_word_size", word_size),
-    ):
+    for option, size in (("dnc_cells", cfg.dnc_cells), ("dnc_read_heads", cfg.dnc_read_heads)):
         check(size >= 1, option, "at least 1", size)
     if cfg.encoder_bidirectional or cfg.encoder_layers != 1:
         raise InputError(

@@ -11,10 +11,9 @@ from fairseq.tasks import FairseqTask
 from torch import nn
 
 from sut_fairseq._process import prepare_process
-from sut_fairseq.errors import check
 from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
 from sut_fairseq.models._axis import Axis, Kind
-from sut_fairseq.models._config import TokenOptions
+from sut_fairseq.models._config import TokenOptions, complete
 from sut_fairseq.models._embedding import Embedding, ties_output, token_embeddings
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models._recurrent import RecurrentDecoder, RecurrentEncoder
@@ -86,17 +85,11 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
             ValueError: if an option has a value that is not allowed.
         """
         prepare_process()
+        cfg = complete(RecurrentTranslationConfig, cfg)
         target_dim = cfg.decoder_embed_dim
         if target_dim is None:
             target_dim = cfg.encoder_embed_dim
         hidden_dim = cfg.encoder_hidden_size
-        for option, size in (
-            ("encoder_embed_dim", cfg.encoder_embed_dim),
-            ("decoder_embed_dim", target_dim),
-            ("encoder_hidden_size", hidden_dim),
-        ):
-            check(size >= 1, option, "at least 1", size)
-        check(0 <= cfg.dropout < 1, "dropout", "at least 0 and less than 1", cfg.dropout)
         attender = ATTENDERS.builder("attender", cfg.attender)(cfg)
         build_decoder = DECODERS.builder("attend", cfg.attend)
         source, target = task.source_dictionary, task.target_dictionary

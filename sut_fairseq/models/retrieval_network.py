@@ -11,11 +11,11 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq._process import prepare_process
-from sut_fairseq.errors import InputError, check
+from sut_fairseq.errors import InputError
 from sut_fairseq.models import _kinds
 from sut_fairseq.models._assembly import build_self_attention, check_looks_nowhere, head_dim
 from sut_fairseq.models._axis import Side
-from sut_fairseq.models._config import AttentionOptions, RouterOptions
+from sut_fairseq.models._config import AttentionOptions, RouterOptions, complete
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.modules.contextual_retrieval import RetrievalNetwork
@@ -67,9 +67,9 @@ class ContextualRetrievalModel(Pretrained):
                 "a contextual_retrieval model needs --task contextual_retrieval (and, in training, "
                 "--criterion absolute_error)."
             )
+        cfg = complete(ContextualRetrievalModelConfig, cfg)
         check_looks_nowhere(cfg)
         embed_dim, num_heads = cfg.encoder_embed_dim, cfg.encoder_attention_heads
-        check(embed_dim >= 1, "encoder_embed_dim", "at least 1", embed_dim)
         size = head_dim(cfg.attention_head_dim, embed_dim, num_heads, "encoder")
         side = Side(
             name="encoder",

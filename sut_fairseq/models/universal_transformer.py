@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from sut_fairseq._process import prepare_process
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
-from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._config import UniversalTransformerConfig, complete
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embeddings
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
@@ -224,7 +224,7 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
             ValueError: if an option has a value that is not allowed.
         """
         prepare_process()
-        cfg = UniversalTransformerConfig.complete(cfg)
+        cfg = complete(UniversalTransformerConfig, cfg)
         encoder_stack, decoder_stack = build_stack(cfg, "encoder"), build_stack(cfg, "decoder")
         source, target = task.source_dictionary, task.target_dictionary
         target_dim = decoder_embed_dim(cfg)

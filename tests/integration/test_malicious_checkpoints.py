@@ -14,6 +14,7 @@ from typing import Any
 import fairseq
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.models import MODEL_REGISTRY
 
 import sut_fairseq
@@ -181,6 +182,28 @@ def test_from_pretrained_refuses_all(
         assert str(path.name) in str(error.value) and not canary.exists(), name
     with pytest.raises(InputError, match="must be the folder of the checkpoint, but is"):
         from_pretrained(files["tar"])
+
+
+def test_a_second_checkpoint_is_checked_too(
+    trained: Path, data: Path, canary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some of fairseq's models load one that their settings name, with fairseq's own function."""
+    path = malice.names_another(trained, data, tmp_path, canary)
+    read = checkpoint_utils.load_checkpoint_to_cpu
+    unguarded = getattr(read, "__wrapped__", read)
+    monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", unguarded)
+    with contextlib.suppress(Exception):  # what comes after the trick does not matter
+        checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(tmp_path)})
+    assert canary.exists(), "otherwise the rest says nothing"
+    canary.unlink()
+    for load in (
+        lambda: sut_fairseq.load(tmp_path, device="cpu"),
+        lambda: models.UniversalTransformerModel.from_pretrained(tmp_path, path.name),
+    ):
+        monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", unguarded)
+        with pytest.raises(InputError, match="would run its setting `encoder_layers`"):
+            load()
+        assert not canary.exists()
 
 
 def test_load_refuses_all_exports(exports: dict[str, Path], canary: Path) -> None:

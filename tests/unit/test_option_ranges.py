@@ -1,0 +1,43 @@
+"""Sizes and dropouts out of range are refused in a sentence before anything is built."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
+
+import sut_fairseq  # noqa: F401  (registers the models)
+from sut_fairseq.errors import InputError
+
+OURS = sorted(
+    name for name, model in MODEL_REGISTRY.items() if model.__module__.startswith("sut_fairseq.")
+)
+ENDINGS = ("dim", "size", "positions")
+SIZE = ("at least 1", (0, -8)), ("a whole number", ("8", True, 1.5))
+DROPOUT = ("at least 0 and less than 1", (-0.1, 1.5, 1, math.nan)), ("a number", ("0.1", True))
+
+
+@pytest.mark.parametrize("model", OURS)
+def test_all_sizes_and_dropouts_are_checked(model: str) -> None:
+    kind: Any = MODEL_DATACLASS_REGISTRY[model]
+    task = SimpleNamespace(num_features=4)  # a check that came after building would need more
+    types = {option.name: str(option.type) for option in fields(kind)}
+    sizes = {name for name, of in types.items() if "int" in of and name.endswith(ENDINGS)}
+    dropouts = {name for name, of in types.items() if "float" in of and "dropout" in name}
+    assert sizes and (dropouts or model == "contextual_retrieval")
+    for name in sizes | dropouts:
+        for allowed, values in SIZE if name in sizes else DROPOUT:
+            for value in values:
+                config = kind()
+                if hasattr(config, "max_target_positions"):
+                    config.max_target_positions = 64  # a language model's refers to its task
+                setattr(config, name, value)
+                with pytest.raises(InputError) as error:
+                    MODEL_REGISTRY[model].build_model(config, task)
+                shown = repr(value) if allowed.startswith("a ") else value
+                sentence = f"`{name}` must be {allowed}, but is {shown} instead."
+                assert str(error.value) == sentence
