@@ -223,7 +223,7 @@ def broken(whole: Path, folder: Path) -> Iterator[Path]:
 def nonsense(whole: Path, folder: Path) -> Iterator[Path]:
     """Checkpoints that are whole and harmless, of which no model can be made."""
     state = torch.load(whole, weights_only=True)
-    weights = dict(state["model"])
+    weights, sizeless = dict(state["model"]), torch.tensor(3)
     name = next(name for name in weights if weights[name].is_floating_point())
     for number, (place, thing) in enumerate(
         (
@@ -235,6 +235,13 @@ def nonsense(whole: Path, folder: Path) -> Iterator[Path]:
             *(("model", {}), ("model", {**weights, name: weights[name][..., :1]})),
             *(("model", {**weights, "surplus": torch.ones(1)}), ("optimizer_history", 3)),
             *(("optimizer_history", [3]), ("extra_state", 3), ("task_state", 3)),
+            *(("optimizer_history", [None]), ("optimizer_history", [{"num_updates": "x"}])),
+            *(("extra_state.averaged_from", [1]), ("extra_state.averaged_from", [{"updates": ""}])),
+            *(
+                ("model", {**weights, "surplus": torch.eye(2).to_sparse()}),
+                ("model", {5: sizeless}),
+            ),
+            ("model", {**weights, "words.source._extra_state": sizeless}),
         )
     ):
         changed = put(state, place, thing)

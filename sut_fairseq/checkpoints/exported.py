@@ -25,7 +25,7 @@ CONFIG = "config.json"
 _FORMAT = 1
 # What a checkpoint holds besides its weights that still says something without an optimizer.
 _KEPT = ("cfg", "args", "task_state", "optimizer_history", "extra_state")
-_KEPT_EXTRA = ("val_loss", "train_iterator", "averaged_from")
+_KEPT_EXTRA = ("val_loss", "train_iterator", "averaged_from", "imported_from")
 # How JSON shows what it has no notation for.
 _NAMESPACE, _TUPLE, _FLOAT = "__namespace__", "__tuple__", "__float__"
 
@@ -45,8 +45,10 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
         folder: where to write.
 
     Raises:
-        InputError: if something in it is neither a tensor nor a plain value.
+        InputError: if something in it is neither a tensor nor a plain value, or if it could not be
+            written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     leaders = shared_memory(state["model"])
@@ -56,7 +58,10 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
         if leaders[key] == key
     }
     path = folder / WEIGHTS
-    save_file(own, path, metadata={"format": "pt"})
+    try:
+        save_file(own, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # what the system says stands in its text
+        raise InputError(f"{WEIGHTS} could not be written ({error}).") from error
     document: dict[str, Any] = {
         "format": _FORMAT,
         "sha256": _digest(path),
@@ -66,7 +71,8 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
     for key in _KEPT:
         if state.get(key) is not None:
             document[key] = _plain(key, _relevant(key, state[key]))
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    # In ASCII: the name of a folder in the settings need not be Unicode.
+    text = json.dumps(document, indent=1, allow_nan=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
     shutil.copymode(folder / CONFIG, path)  # safetensors lets nobody else read it
 

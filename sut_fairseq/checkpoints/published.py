@@ -134,8 +134,13 @@ def translate(state: Mapping[str, Any]) -> Translation:
     """
 
     def given(name: str) -> Any:
-        value = setting(state, "model", name)
-        return _DEFAULTS.get(name) if value is None else value
+        value, default = setting(state, "model", name), _DEFAULTS.get(name)
+        if value is None or default is None:
+            return default if value is None else value
+        kinds = (int, float) if isinstance(default, float) else (type(default),)
+        if not isinstance(value, kinds):
+            raise InputError(f"its setting `{name}` is {value!r}, and not like {default!r}.")
+        return value
 
     if not (state.get("args") or (state.get("cfg") or {}).get("model")):
         raise InputError(

@@ -158,16 +158,29 @@ def _check_content(path: Path, state: Any) -> None:
 def _is_fairseqs(state: Mapping[Any, Any]) -> bool:
     """Whether the parts of a dictionary are what fairseq writes, as far as they are there."""
     model, history, cfg = (state.get(key) for key in ("model", "optimizer_history", "cfg"))
-    mappings = [cfg, state.get("extra_state"), state.get("task_state")]
+    extra = state.get("extra_state") or {}
+    mappings = [cfg, extra, state.get("task_state")]
     settings = [state.get("args")]
-    if isinstance(history, list):
-        mappings += history
     if isinstance(cfg, Mapping):
         settings += [cfg.get("model"), cfg.get("task")]
     return (
         isinstance(model, Mapping)
-        and all(torch.is_tensor(tensor) for tensor in model.values())
-        and isinstance(history, (list, NoneType))
+        and all(isinstance(name, str) and _is_stored(model[name]) for name in model)
+        and _counts(history, "num_updates")
         and all(isinstance(one, (Mapping, NoneType)) for one in mappings)
+        and _counts(extra.get("averaged_from"), "updates")
         and all(isinstance(one, (Mapping, Namespace, NoneType)) for one in settings)
+    )
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether this is a tensor with all of its numbers in memory."""
+    return torch.is_tensor(value) and value.layout == torch.strided and not value.is_meta
+
+
+def _counts(entries: Any, name: str) -> bool:
+    """Whether these are none, or a list of dictionaries in which `name` is a whole number."""
+    return entries is None or (
+        isinstance(entries, list)
+        and all(isinstance(one, Mapping) and isinstance(one.get(name, 0), int) for one in entries)
     )

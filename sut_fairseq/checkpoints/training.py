@@ -42,9 +42,9 @@ def protect_trainings() -> None:
 
     Called where fairseq begins to use one of our models, tasks or criterions. From then on
     whatever fairseq saves appears whole or not at all. The rest concerns trainings of ours alone:
-    they go on from the newest whole checkpoint, with the batches they would have had, and not at
-    all if they are finished; checkpoints that a killed one had no time to delete are deleted; a
-    command ends in good order when a signal asks for it.
+    they go on from `checkpoint_last.pt`, or where that is damaged from the newest whole one, with
+    the batches they would have had, and not at all if they are finished; checkpoints that a killed
+    one had no time to delete are deleted; a command ends in good order when a signal asks for it.
     """
     checkpoint_utils.PathManager = _WholeFiles
     checkpoint_utils.torch_persistent_save = _save

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def _model(
         for side in ("encoder", "decoder")
         if setting(state, "model", f"{side}_halting") not in (None, "none")
     }
-    if halting and threshold is not None:
+    if halting and isinstance(threshold, Real):
         yield "Halting threshold in training", f"{threshold:g}"
 
 
@@ -165,10 +166,10 @@ def _data(
 def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple[str, str]]:
     updates = _updates(state)
     if updates:
-        yield "Updates", f"{int(updates):,}"
+        yield "Updates", f"{updates:,}"
     averaged = _averaged(state)
     if averaged:
-        each = ", ".join(f"{one['updates']:,}" for one in averaged)
+        each = ", ".join(f"{one.get('updates', 0):,}" for one in averaged)
         yield "Average of checkpoints after", f"{each} updates"
     criterion = setting(state, "criterion", "_name")
     if criterion:

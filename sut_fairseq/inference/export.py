@@ -64,7 +64,7 @@ def export(
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
         card = model_card(files, state, name=out.name, license=license)
-        (partial / CARD).write_text(card, encoding="utf-8")
+        (partial / CARD).write_text(card, encoding="utf-8", errors="replace")
         if format == "pt":
             writing.save(state, partial / CHECKPOINT)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 from fairseq import utils
@@ -12,7 +13,7 @@ from sut_data.text.tokenization import TextSide, load_direction
 from sut_fairseq.checkpoints.exported import WEIGHTS
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
-from sut_fairseq.errors import InputError
+from sut_fairseq.errors import InputError, check
 
 # In a folder with several checkpoints the first of these that is there is the model.
 _NAMES = (WEIGHTS, "checkpoint_best.pt", "checkpoint_last.pt")
@@ -88,8 +89,15 @@ def find_model(
     Raises:
         ValueError: there is no checkpoint, or there are no dictionaries for it.
     """
+    named = isinstance(path, (str, PathLike))
+    check(named, "path", "the path of a checkpoint or of its folder", repr(path))
     checkpoint = find_checkpoint(Path(path))
     state = load_checkpoint(checkpoint, lazy=True)
+    if setting(state, "task", "_name") == "language_modeling":
+        raise InputError(
+            f"`{checkpoint}` is a language model, which translates nothing: load it with the "
+            "`from_pretrained` of `sut_fairseq.models.UniversalTransformerLanguageModel`."
+        )
     recorded = setting(state, "task", "data")
     places = [checkpoint.parent if data is None else Path(data)]
     if data is None and recorded:

@@ -81,7 +81,7 @@ class Imported:
     def _history(self) -> dict[str, Any]:
         """How long the original was trained, in the form that fairseq expects."""
         history = self.source.get("optimizer_history") or [{}]
-        updates = (history[-1] or {}).get("num_updates", 0)
+        updates = history[-1].get("num_updates", 0)
         names = dict(criterion_name="", optimizer_name="", lr_scheduler_state={})
         return {**names, "num_updates": updates}
 

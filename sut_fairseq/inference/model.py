@@ -92,12 +92,11 @@ class Model:
             "group_column": None,
             **(overrides or {}),
         }
-        if alpha_threshold is not None:
-            settings["alpha_threshold"] = alpha_threshold
+        if isinstance(alpha_threshold, Real):  # settings know no other number than a float
+            settings["alpha_threshold"] = float(alpha_threshold)
         self.files = files
         self.model, self.task = trained.load(str(files.checkpoint), settings)
-        if alpha_threshold is not None:
-            self._check_threshold(alpha_threshold)
+        self._checked(alpha_threshold)
         self.device = usable_device(device)
         self.model.to(self.device).eval()
         limits = utils.resolve_max_positions(self.task.max_positions(), self.model.max_positions())
@@ -170,7 +169,10 @@ class Model:
             replace(self._text.read(line), alpha_threshold=threshold) for line in _listed(lines)
         ]
         generation = GenerationConfig(
-            beam=beam, lenpen=lenpen, max_len_a=max_len_a, max_len_b=max_len_b
+            beam=search.beam,
+            lenpen=search.lenpen,
+            max_len_a=search.max_len_a,
+            max_len_b=search.max_len_b,
         )
         # fairseq's `prepare_for_inference_` changes no result, but nothing can be counted after it.
         generator = self.task.build_generator([model], generation)
@@ -265,6 +267,8 @@ class Model:
                 model takes.
         """
         check(isinstance(text, str), "text", "one sentence", repr(text)[:40])
+        readable = target is None or isinstance(target, str)
+        check(readable, "target", "what a decoder reads, as one text", repr(target)[:40])
         Search(beam=beam, max_len_b=max_len)  # checks them
         reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
         sentence = reader.sentence(text)
@@ -281,24 +285,27 @@ class Model:
 
     def _copy(self, alpha_threshold: float | None, *, on_cpu: bool = False) -> Any:
         """A copy for one call, with its threshold."""
-        if alpha_threshold is not None:
-            self._check_threshold(alpha_threshold)
+        threshold = self._checked(alpha_threshold)
         if on_cpu and self.device.type != "cpu":
             model = copy.deepcopy(self.model).cpu()
         else:
             model = sharing_weights(self.model)
-        if alpha_threshold is not None:
-            set_threshold(model, alpha_threshold)
+        if threshold is not None:
+            set_threshold(model, threshold)
         return model
 
-    def _check_threshold(self, value: float) -> None:
+    def _checked(self, value: float | None) -> float | None:
+        """A threshold that was given, if it is one."""
+        if value is None:
+            return None
         if self.alpha_threshold is None:
             raise InputError(
                 f"An alpha_threshold ({value}) has no meaning for `{self.files.checkpoint}`: "
                 "nothing in this model halts by stick-breaking, so leave it out."
             )
-        number = isinstance(value, Real) and 0 < value <= 1
+        number = isinstance(value, Real) and not isinstance(value, bool) and 0 < value <= 1
         check(number, "alpha_threshold", "greater than 0, at most 1", repr(value))
+        return float(value)
 
     def _batches(
         self, results: Sequence[Translation], search: Search, model: Any, generator: Any
@@ -381,6 +388,8 @@ def usable_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it computes nothing")
     except (RuntimeError, AssertionError) as error:
         # torch answers a device that is not there with an AssertionError or several lines.
         raise InputError(

@@ -39,15 +39,15 @@ class TrainedWords(nn.Module):
         """
         return torch.tensor([zlib.crc32(word.encode(errors="replace")) for word in self._words])
 
-    def set_extra_state(self, state: Any) -> None:
+    def set_extra_state(self, state: Tensor) -> None:
         """Compare the words of a state dict with ours.
 
         Raises:
             InputError: if there are more or less of them, or others.
         """
         ours = self.get_extra_state()
-        if len(state) != len(ours):
-            how = f"there are {len(ours):,}, not {len(state):,}"
+        if state.shape != ours.shape:
+            how = f"there are {len(ours):,}, not {state.numel():,}"
         else:
             differing = (state.cpu() != ours).nonzero().flatten().tolist()
             if not differing:

@@ -113,6 +113,37 @@ def test_types_and_shared_tensors(
     assert "Infinity" not in config and "NaN" not in config, "which no other program reads"
 
 
+def test_names_that_are_no_unicode(trained: Path, data: Path, tmp_path: Path) -> None:
+    """A folder's name, as a training on Linux may record it."""
+    state = torch.load(trained, weights_only=True)
+    state["cfg"]["checkpoint"]["save_dir"] = state["cfg"]["model"]["arch"] = "runs/caf\udce9"
+    torch.save(state, tmp_path / "odd.pt")
+    export(find_model(tmp_path / "odd.pt", data), tmp_path / "out")
+    assert load_checkpoint(tmp_path / "out" / WEIGHTS)["cfg"] == {
+        **state["cfg"],
+        "task": {**state["cfg"]["task"], "source_lang": "src", "target_lang": "tgt"},
+    }
+    assert "`runs/caf?`" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_full_disk_is_told_in_a_sentence(trained: Path, data: Path, tmp_path: Path) -> None:
+    most, options = 20_000, ["--data", str(data), "--out", str(tmp_path / "out")]
+    code = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from sut_fairseq.cli.export import main\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}))\n"
+        f"sys.exit(main([{str(trained)!r}, *{options!r}]))"
+    )
+    assert trained.stat().st_size > most
+    finished = run("python", "-c", code, ok=False)
+    assert finished.status == 2
+    assert finished.last_line.startswith(
+        "sut-export: error: model.safetensors could not be written"
+    )
+    assert not list(tmp_path.iterdir())
+
+
 def test_commands_read_it(exported: Path, trained: Path, data: Path, tmp_path: Path) -> None:
     """What they say of the folder is what they say of the checkpoint."""
     text = "".join(f"{line}\n" for line in LINES)

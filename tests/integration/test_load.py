@@ -220,6 +220,16 @@ def test_classes(router: Path, classes: Path) -> None:
         model.classify([""])
 
 
+def test_numbers_of_other_libraries(trained: Path, model: sut_fairseq.Model) -> None:
+    """What NumPy and torch compute is as good as Python's own numbers."""
+    answers = model.translate(LINES, alpha_threshold=0.5, beam=2, lenpen=1.0)
+    half = np.float32(0.5)
+    same = model.translate(LINES, alpha_threshold=half, beam=np.int64(2), lenpen=1)
+    assert same == answers and type(same[0].alpha_threshold) is float
+    assert sut_fairseq.load(trained, alpha_threshold=half, device="cpu").alpha_threshold == 0.5
+    assert model.translate(LINES, lenpen=10) != model.translate(LINES, lenpen=-10)
+
+
 def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a list of sentences"):
         model.translate("run and jump")
@@ -229,7 +239,8 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
         {"beam": 2.5}, {"beam": 0}, {"max_len_b": 0}, {"max_tokens": "1"}, {"batch_size": -1},
         {"lenpen": "1"}, {"max_len_a": None}, {"max_len_a": -0.5}, {"alpha_threshold": "0.5"},
         {"lenpen": float("nan")}, {"max_len_a": float("inf")},
-        {"lenpen": 400.0}, {"max_len_a": 1e308},  # which would overflow in the search
+        {"lenpen": 400.0}, {"lenpen": -50}, {"max_len_a": 1e308},  # which overflow in the search
+        {"beam": True}, {"alpha_threshold": True},
     ):  # fmt: skip
         with pytest.raises(InputError, match=f"`{next(iter(options))}` must be"):
             model.translate(LINES, **options)
@@ -240,6 +251,12 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
         model.trace(LINES)
     with pytest.raises(InputError, match="`beam` must be"):
         model.trace("run", beam=0)
+    with pytest.raises(InputError, match="`target` must be what a decoder reads, as one text"):
+        model.trace("run", target=5)
+    with pytest.raises(InputError, match="`path` must be the path of a checkpoint"):
+        sut_fairseq.load(None)
+    with pytest.raises(InputError, match="The device meta cannot be used here"):
+        sut_fairseq.load(router, device="meta")
     with pytest.raises(InputError, match="ask it with `translate`"):
         model.classify(LINES)
     with pytest.raises(InputError, match="as many as sources"):
