@@ -14,8 +14,10 @@ import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
+from fairseq.tasks import FairseqTask
 from torch import Tensor
 
+from sut_fairseq.errors import check
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
 
 _DEPTH = "halting_"
@@ -36,6 +38,17 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
 
 
+def check_target_padding(task: FairseqTask) -> None:
+    """Refuse a task whose targets are padded at their start: what is found is compared by column.
+
+    Raises:
+        InputError: naming the option.
+    """
+    padded = bool(getattr(task.cfg, "left_pad_target", False))
+    allowed = "False: exact match compares targets from their first column on"
+    check(not padded, "--left-pad-target", allowed, padded)
+
+
 def found_by_greedy_search(
     scores: Tensor, target: Tensor, words: Dictionary, *, prefix_size: int = 0
 ) -> Tensor:
@@ -49,7 +62,7 @@ def found_by_greedy_search(
     Args:
         scores: of each symbol after each prefix of the reference, `(batch, length, vocabulary)`;
             logits or log-probabilities.
-        target: the references, `(batch, length)`, padded.
+        target: the references, `(batch, length)`, padded at the end.
         words: the target dictionary.
         prefix_size: number of symbols at the start of each reference that the search is given.
 
@@ -130,7 +143,8 @@ def compare_greedy(
     Args:
         tokens: symbols found, `(batch, steps)`, padded after the end of each sentence; sentences
             without an end have as many symbols as the longest reference.
-        target: the references, `(batch, length)`, padded; an unknown word in them is never found.
+        target: the references, `(batch, length)`, padded at the end; one with an unknown word is
+            never found.
         words: the target dictionary.
         weights: attention a_ts of each step, `(batch, steps, source length)`, or None.
         source_padding: `(batch, source length)`, True where the source is padding, at its start

@@ -135,10 +135,9 @@ def translate(state: Mapping[str, Any]) -> Translation:
 
     def given(name: str) -> Any:
         value, default = setting(state, "model", name), _DEFAULTS.get(name)
-        if value is None or default is None:
-            return default if value is None else value
-        kinds = (int, float) if isinstance(default, float) else (type(default),)
-        if not isinstance(value, kinds):
+        if value is None:
+            return default
+        if type(default) in (int, float) and not isinstance(value, (int, type(default))):
             raise InputError(f"its setting `{name}` is {value!r}, and not like {default!r}.")
         return value
 

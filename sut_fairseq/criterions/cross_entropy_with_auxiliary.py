@@ -107,8 +107,13 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
-        """Build the criterion with the weights that the options give."""
+        """Build the criterion with the weights that the options give.
+
+        Raises:
+            InputError: if the task pads targets at their start.
+        """
         prepare_process()
+        metrics.check_target_padding(task)
         warn_of_tensorboard_once()
         return cls(
             task,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -169,7 +169,17 @@ class CompactTokens(ActiveTokens):
     def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
         if memory_rows is None:
             return self._by_own_row
-        return Arrangement.of(memory_rows[self.row], num_memory_rows, ascending=False)
+        # Every step of a depth loop asks for the same rows, for these tokens until one halts.
+        rows, arrangement = self._by_other_rows
+        if rows is not memory_rows:
+            arrangement = Arrangement.of(memory_rows[self.row], num_memory_rows, ascending=False)
+            self._by_other_rows[:] = [memory_rows, arrangement]
+        return arrangement
+
+    @cached_property
+    def _by_other_rows(self) -> list[Any]:
+        """The rows that were asked for last, and their arrangement."""
+        return [None, None]
 
     @cached_property
     def _by_own_row(self) -> Arrangement:

@@ -48,6 +48,7 @@ class GoldAttentionTask(TranslationTask):
     def __init__(self, cfg: GoldAttentionConfig, src_dict: Any, tgt_dict: Any) -> None:
         prepare_process()
         super().__init__(cfg, src_dict, tgt_dict)
+        metrics.check_target_padding(self)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, which is to report its attention if it can.

@@ -135,7 +135,7 @@ def test_the_gaze_of_each_head_is_the_equations(mixes: bool, chunks: tuple[int, 
     pieces, end = [], 0
     for width in chunks:
         own = slice(end, end + width)
-        sentences = Sentences(queries[:, :, own], taken[:, own], state, None, len(LENGTHS))
+        sentences = Sentences(queries[:, :, own], taken[:, own], False, state, None, len(LENGTHS))
         pieces.append(gaze(sentences, scores[:, :, own], num_keys, padding))
         end += width
         assert state.hidden is not None and state.hidden.is_contiguous(), "cuDNN wants it so"

@@ -76,6 +76,11 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
             "--arch location --dropout 1",
             "`dropout` must be at least 0 and less than 1, but is 1.0 instead.",
         ),
+        (
+            "--left-pad-target",
+            "`--left-pad-target` must be False: exact match compares targets from their first "
+            "column on, but is True instead.",
+        ),
         ("--fp16", "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16."),
         (
             "--amp --bf16",

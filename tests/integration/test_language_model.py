@@ -66,6 +66,8 @@ def test_train_score_generate(words_only: Path, text: Path, tmp_path: Path) -> N
     ):
         refused = run(command, "--path", checkpoint, "--data", words_only, ok=False)
         assert refused.status == 2 and refused.last_line == f"{command}: error: {sentence}"
+    translated = run("sut-translate", checkpoint, ok=False)
+    assert "is a language model, which translates nothing: load it with" in translated.last_line
     drawn = run("sut-report", "--path", checkpoint, "--out", tmp_path, ok=False)
     assert "--path is a language model, which answers nothing" in drawn.last_line
 

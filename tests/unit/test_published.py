@@ -97,6 +97,21 @@ def test_tensors_that_do_not_fit_together(tmp_path: Path) -> None:
         import_published(tmp_path / "odd.pt")
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"encoder_ff_k": "8"}, "its setting `encoder_ff_k` is '8', and not like 8"),
+        ({"encoder_attn_k": [1]}, r"its setting `encoder_attn_k` is \[1\], and not like 8"),
+        ({"max_source_positions": -1}, "`max_source_positions` must be at least 1, but is -1"),
+        ({"dropout": 1.5}, "`dropout` must be at least 0 and less than 1, but is 1.5"),
+    ],
+)
+def test_odd_settings_are_refused(settings: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    torch.save(checkpoint(**settings), tmp_path / "odd.pt")
+    with pytest.raises(InputError, match=sentence):
+        import_published(tmp_path / "odd.pt")
+
+
 def test_a_checkpoint_of_ours_is_refused(tmp_path: Path) -> None:
     torch.save(import_published(saved(tmp_path)).checkpoint(), tmp_path / "ours.pt")
     with pytest.raises(InputError, match=r"cannot be imported: its parameters are not those"):

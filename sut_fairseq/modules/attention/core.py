@@ -126,13 +126,14 @@ class AttentionCore(nn.Module):
         assert isinstance(self.distribution, MovingGaze), "else weights know no order"
         scores = self.positions(pairing) if self.distribution.reads_scores else None
         taken = tokens.active
+        in_front = taken is None
         if taken is not None or arrangement.slot is not None:
             if taken is None:
                 taken = tokens.column.new_ones(len(tokens), dtype=torch.bool)
             taken = arrangement.by_sentence(taken)
         queries = pairing.queries.squeeze(3)
         gaze, batch = memory.gaze, tokens.batch
-        sentences = Sentences(queries, taken, gaze, arrangement.present, batch)
+        sentences = Sentences(queries, taken, in_front, gaze, arrangement.present, batch)
         num_keys = memory.keys.shape[2]
         return self.distribution(sentences, scores, num_keys, memory.padding_mask, look)
 

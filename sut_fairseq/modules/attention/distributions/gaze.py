@@ -49,6 +49,7 @@ class Sentences(NamedTuple):
     Attributes:
         queries: `(rows, num_heads, width, head_dim)`.
         taken: True where there is a query, `(rows, width)`; None: everywhere.
+        in_front: whether those that there are stand before the empty places.
         state: what is known of those before, which the last ones change; None: nothing, and nobody
             asks for it.
         numbers: the sentences' rows in `state`, `(rows,)`; None: all, in order.
@@ -57,6 +58,7 @@ class Sentences(NamedTuple):
 
     queries: Tensor
     taken: Tensor | None
+    in_front: bool
     state: GazeState | None
     numbers: Tensor | None
     batch: int
@@ -113,8 +115,7 @@ class MovingGaze(nn.Module):
         """
         queries, taken = sentences.queries, sentences.taken
         order = None
-        if taken is not None:
-            # Those that there are stand together then, in their order, before the empty places.
+        if taken is not None and not sentences.in_front:
             order = (~taken).int().argsort(dim=1, stable=True)
             queries = _in_order(queries, order)
         places = _places(queries, num_keys, padding_mask)
