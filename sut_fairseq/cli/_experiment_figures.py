@@ -10,8 +10,7 @@ from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.curves import TRAIN, read_curve
-from sut_fairseq.experiments.evaluating import Evaluated
-from sut_fairseq.experiments.results import Group
+from sut_fairseq.experiments.results import Evaluations, Group
 from sut_fairseq.experiments.summaries import Table
 
 # The plots are imported where they are drawn: matplotlib is an extra.
@@ -104,30 +103,31 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     """
     from sut_fairseq.analysis import trade_off_plots
 
-    swept = [(group, sweep) for group in groups for sweep in group.sweeps()]
+    swept = [sweep for group in groups for sweep in group.sweeps()]
     curves = [
-        trade_off_plots.Curve(" ".join(filter(None, (*_names(group, sweep), mode))), points)
-        for group, sweep in swept
-        for mode, points in _points(group, sweep).items()
+        trade_off_plots.Curve(" ".join(filter(None, (*_names(sweep), mode))), points)
+        for sweep in swept
+        for mode, points in _points(sweep).items()
     ]
     if not curves:
         return False
-    measure = swept[0][1][0].measure
+    measure = swept[0].each[0].measure
     with written_whole(path) as partial:
         trade_off_plots.draw(curves, f"{measure}, %", groups[0].experiment.name, partial)
     return True
 
 
-def _names(group: Group, sweep: Sequence[Evaluated]) -> tuple[str, ...]:
-    return group.first.data.split, group.first.model, f"on {sweep[0].asked.subset}"
+def _names(sweep: Evaluations) -> tuple[str, ...]:
+    record = sweep.group.first
+    return record.data.split, record.model, f"on {sweep.asked.subset}"
 
 
-def _points(group: Group, sweep: Sequence[Evaluated]) -> dict[str, list[trade_off_plots.Point]]:
+def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:
     """The points of a sweep by its mode, which is empty where there was only one."""
     from sut_fairseq.analysis import trade_off_plots
 
     scores, skipped, seconds = (
-        {row.group: row.mean for row in group.rows_of(sweep, measure)}
+        {row.group: row.mean for row in sweep.rows_of(measure)}
         for measure in ("percent", "skipped", "seconds")
     )
     points: dict[str, list[trade_off_plots.Point]] = {}

@@ -75,10 +75,11 @@ def _fitting(
 ) -> Iterator[tuple[list[Group], Row]]:
     """Runs of every split of the claim that differ in the split and the seed alone."""
     alike: defaultdict[object, dict[str, tuple[Group, Row]]] = defaultdict(dict)
-    for group in groups:
-        row = _row(experiment, claim, group)
-        if row is None:
+    for finished in groups:
+        found = _row(experiment, claim, finished)
+        if found is None:
             continue
+        group, row = found
         record = group.first
         if not claim.splits:
             yield [group], row
@@ -96,8 +97,8 @@ def _fitting(
                 yield [group for group, _ in chosen], row
 
 
-def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
-    """What runs have to say about a claim, on a split of theirs."""
+def _row(experiment: Experiment, claim: Claim, group: Group) -> tuple[Group, Row] | None:
+    """What runs have to say about a claim, on a split of theirs: those that were evaluated."""
     record, data = group.first, group.first.data
     # By its file: a user's own may have the name of ours.
     if (group.experiment.path, record.model) != (experiment.path, claim.model) or record.without:
@@ -106,18 +107,18 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> Row | None:
         return None
     if claim.splits and data.split not in claim.splits:
         return None
-    for evaluated in group.evaluations():
-        asked = evaluated[0].asked
+    for one in group.evaluations():
+        asked = one.asked
         if not asked.plain or asked.subset != experiment.evaluation.subset:
             continue
-        if claim.measure not in evaluated[0].measures():
+        if claim.measure not in one.measures():
             continue
         # Another column may have a group of that name, too.
         if claim.group != ALL and asked.by != usual_column(experiment):
             continue
-        rows = {row.group: row for row in group.rows_of(evaluated, claim.measure)}
+        rows = {row.group: row for row in one.rows_of(claim.measure)}
         if claim.group in rows:
-            return rows[claim.group]
+            return one.group, rows[claim.group]
     return None
 
 

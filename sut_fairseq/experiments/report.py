@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sut_fairseq.experiments.commands import words as option_words
-from sut_fairseq.experiments.evaluating import Asked, Evaluated
+from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.preparing import folder_of
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.reading import is_file
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.results import Group, Row
+from sut_fairseq.experiments.results import Evaluations, Group, Row
 from sut_fairseq.experiments.running import PROGRAM_NAME
 from sut_fairseq.experiments.schema import MEASURES, Experiment, shown
 from sut_fairseq.experiments.summaries import Table, tables
@@ -38,8 +38,8 @@ def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
     return [
         cells
         for group in groups
-        for evaluated in group.evaluations()
-        for cells in group.cells(group.rows(evaluated, by_group=True), evaluated[0].asked.name())
+        for one in group.evaluations()
+        for cells in one.group.cells(one.rows(), one.asked.name())
     ]
 
 
@@ -76,13 +76,14 @@ def _section(group: Group) -> str:
     parts = [f"## {group.title}", f"`{called(group)}`", _runs(group)]
     evaluations = group.evaluations()
     parts += [
-        _results(one[0].asked, measure, found, _costs(group, one))
+        _results(one.asked, measure, found, _costs(one))
         for one in evaluations
-        for measure in one[0].measures()
-        if (found := group.rows_of(one, measure))
+        for measure in one.measures()
+        if (found := one.rows_of(measure))
     ]
-    if not evaluations:
-        parts.append("Not evaluated yet.")
+    evaluated = {run for one in evaluations for run in one.group.runs}
+    if missing := [run.name for run in group.runs if run not in evaluated]:
+        parts.append(f"Not evaluated yet: {', '.join(missing)}.")
     return "\n\n".join(parts)
 
 
@@ -133,12 +134,12 @@ def run_cells(run: Path, record: Record) -> tuple[str, ...]:
     )
 
 
-def _costs(group: Group, sweep: Sequence[Evaluated]) -> dict[str, dict[str, str]]:
+def _costs(sweep: Evaluations) -> dict[str, dict[str, str]]:
     """What a sweep measured beside scores, the mean over seeds: by threshold, by name of it."""
     costs: dict[str, dict[str, str]] = {}
-    if sweep[0].asked.thresholds:
+    if sweep.asked.thresholds:
         for measure, (name, form) in _COSTS.items():
-            if rows := group.rows_of(sweep, measure):
+            if rows := sweep.rows_of(measure):
                 costs[name] = {row.group: form.format(row.mean) for row in rows}
     return costs
 

@@ -99,36 +99,42 @@ class Group:
         runs = {run: record for run, record in self.runs.items() if record.finished()}
         return replace(self, runs=runs) if runs else None
 
-    def evaluations(self) -> list[list[Evaluated]]:
-        """What every run has been evaluated on in the same way, the usual way first."""
-        found = [
-            {(one.asked.name(), one.data.digest): one for one in read_evaluations(run, record)}
-            for run, record in self.runs.items()
-        ]
-        usual = self.experiment.evaluation.subset
-        names = [name for name in found[0] if all(name in of_run for of_run in found)]
-        shared = [[of_run[name] for of_run in found] for name in names]
+    def evaluations(self) -> list[Evaluations]:
+        """What runs have been evaluated on in the same way, the usual way first.
 
-        def rank(asked: Asked) -> tuple[bool, bool, bool, bool]:
+        Runs that have not been, or not yet, are left out of the group of an evaluation.
+        """
+        found: defaultdict[tuple[str, str], dict[Path, Evaluated]] = defaultdict(dict)
+        for run, record in self.runs.items():
+            for one in read_evaluations(run, record):
+                found[one.asked.name(), one.data.digest][run] = one
+        usual = self.experiment.evaluation.subset
+
+        def rank(one: Evaluations) -> tuple[bool, bool, bool, bool]:
+            asked = one.asked
             groups = asked.by != usual_column(self.experiment)
             return not asked.plain, asked.subset != usual, groups, asked.search
 
-        return sorted(shared, key=lambda all_: rank(all_[0].asked))
+        evaluations = [
+            (replace(self, runs={run: self.runs[run] for run in of_run}), list(of_run.values()))
+            for of_run in found.values()
+        ]
+        return sorted((Evaluations(*one) for one in evaluations), key=rank)
 
-    def sweeps(self) -> list[list[Evaluated]]:
+    def sweeps(self) -> list[Evaluations]:
         """Those of the evaluations that went through halting thresholds."""
-        return [one for one in self.evaluations() if one[0].asked.thresholds]
+        return [one for one in self.evaluations() if one.asked.thresholds]
 
-    def on_subset(self, subset: str) -> list[Evaluated]:
-        """The evaluation of each run on a set, as it was trained, in the usual groups if it can be.
+    def on_subset(self, subset: str) -> Evaluations:
+        """The evaluation of all runs on a set, as trained, in the usual groups if it can be.
 
         Raises:
             InputError: if the runs have not all been evaluated on it in the same groups.
         """
-        for evaluated in self.evaluations():
-            asked = evaluated[0].asked
-            if asked.plain and asked.subset == subset:
-                return evaluated
+        for one in self.evaluations():
+            all_of_them = one.group.runs.keys() == self.runs.keys()
+            if all_of_them and one.asked.plain and one.asked.subset == subset:
+                return one
         option = "" if subset == self.experiment.evaluation.subset else f" --subset {subset}"
         for run, record in self.runs.items():
             plain = [one.asked for one in read_evaluations(run, record) if one.asked.plain]
@@ -142,48 +148,6 @@ class Group:
             f"these runs have no results on `{subset}` in the same groups: run `sut-experiment "
             f"evaluate {folders}{option}` first."
         )
-
-    def rows(self, evaluated: Sequence[Evaluated], by_group: bool) -> list[Row]:
-        """Results on all sentences, or group by group and then all, measure by measure.
-
-        Args:
-            evaluated: by run.
-            by_group: whether groups have rows of their own.
-        """
-        return [
-            row
-            for measure in evaluated[0].measures()
-            for row in self.rows_of(evaluated, measure, by_group)
-        ]
-
-    def rows_of(
-        self, evaluated: Sequence[Evaluated], measure: str, by_group: bool = True
-    ) -> list[Row]:
-        """The rows of one measure; arguments as of `rows`."""
-        asked = evaluated[0].asked
-        paper: dict[str, float] = {}
-        if asked.plain and measure == evaluated[0].measures()[0]:
-            data, model = evaluated[0].data, self.first.model
-            paper = published(self.experiment, data, asked.subset, model, asked.by)
-        results = [one.values(measure) for one in evaluated]
-        groups = [name for name in results[0] if all(name in result for result in results)]
-        if ALL in groups and not by_group:
-            groups = [ALL]
-        sentences = evaluated[0].sentences()
-        return [
-            Row(
-                measure=measure,
-                subset=asked.subset,
-                by="alpha_threshold" if asked.thresholds else asked.by,
-                group=group,
-                sentences=sentences.get(group),
-                results={
-                    one.seed: result[group] for one, result in zip(self.runs.values(), results)
-                },
-                paper=paper.get(group),
-            )
-            for group in groups
-        ]
 
     def cells(self, rows: Sequence[Row], subset: str) -> list[dict[str, str]]:
         """Rows as text by column (`COLUMNS`); `subset` is what that column says."""
@@ -205,6 +169,58 @@ class Group:
                 )
             )
             for row in rows
+        ]
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """Runs that were evaluated in the same way.
+
+    Attributes:
+        group: the runs.
+        each: the evaluation of each of them.
+    """
+
+    group: Group
+    each: Sequence[Evaluated]
+
+    @property
+    def asked(self) -> Asked:
+        """What they are of."""
+        return self.each[0].asked
+
+    def measures(self) -> list[str]:
+        """Which columns of results there are."""
+        return self.each[0].measures()
+
+    def rows(self, by_group: bool = True) -> list[Row]:
+        """Results on all sentences, or group by group and then all, measure by measure."""
+        return [row for measure in self.measures() for row in self.rows_of(measure, by_group)]
+
+    def rows_of(self, measure: str, by_group: bool = True) -> list[Row]:
+        """The rows of one measure."""
+        asked, first = self.asked, self.each[0]
+        paper: dict[str, float] = {}
+        if asked.plain and measure == self.measures()[0]:
+            model = self.group.first.model
+            paper = published(self.group.experiment, first.data, asked.subset, model, asked.by)
+        results = [one.values(measure) for one in self.each]
+        groups = [name for name in results[0] if all(name in result for result in results)]
+        if ALL in groups and not by_group:
+            groups = [ALL]
+        sentences = first.sentences()
+        seeds = [record.seed for record in self.group.runs.values()]
+        return [
+            Row(
+                measure=measure,
+                subset=asked.subset,
+                by="alpha_threshold" if asked.thresholds else asked.by,
+                group=group,
+                sentences=sentences.get(group),
+                results={seed: result[group] for seed, result in zip(seeds, results)},
+                paper=paper.get(group),
+            )
+            for group in groups
         ]
 
 
@@ -265,5 +281,5 @@ def table(groups: Sequence[Group], subsets: Sequence[str], by_group: bool) -> li
         cells
         for group in groups
         for subset in subsets or [group.experiment.evaluation.subset]
-        for cells in group.cells(group.rows(group.on_subset(subset), by_group), subset)
+        for cells in group.cells(group.on_subset(subset).rows(by_group), subset)
     ]

@@ -139,10 +139,10 @@ def _results(
         own = record.without or record.options or record.own_length
         if of_group != wanted or own or not is_usual(experiment, data):
             continue
-        for evaluated in group.evaluations():
-            asked = evaluated[0].asked
+        for one in group.evaluations():
+            asked = one.asked
             if asked.plain and (asked.subset, asked.by) == (usual.subset, usual.by):
-                rows = group.rows_of(evaluated, summary.measure)
+                rows = one.rows_of(summary.measure)
                 if summary.by_split:
                     shown = summary.of_split.get(split, ALL)
                     fitting.append([row for row in rows if row.group == shown])

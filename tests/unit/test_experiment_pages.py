@@ -188,7 +188,7 @@ def test_evaluations_before_the_end_of_training_do_not_count(tmp_path: Path) -> 
     with_sessions(path, replace(SESSION, outcome="interrupted"), later)
     assert verdict([path]).verdict is Verdict.NOT_RUN
     groups = results.collect([path])
-    assert "Not evaluated yet." in report.markdown(groups)
+    assert f"Not evaluated yet: {path.name}." in report.markdown(groups)
     with pytest.raises(InputError, match="has no result on `test`: run `sut-experiment evaluate"):
         results.table(groups, [], by_group=False)
 
@@ -202,12 +202,24 @@ def test_the_best_runs_speak(tmp_path: Path) -> None:
     assert verdict([one, *two, *longer]).row.mean == 97.0  # type: ignore[union-attr]
 
 
+def test_a_seed_that_was_not_evaluated_hides_no_other(tmp_path: Path) -> None:
+    """Neither in the first table, nor in a summary, nor in the section of its runs."""
+    one, two = (run(tmp_path, "ndr", seed, {"all": 99.5}) for seed in (1, 2))
+    before = verdict([one])
+    (two / "test-by-depth.evaluation.json").unlink()
+    found = verdict([one, two])
+    assert (found.verdict, found.row) == (before.verdict, before.row)
+    assert [list(group.runs) for group in found.groups] == [[one]]
+    page = report.markdown(results.collect([one, two]))
+    assert "| all | 10 | 99.50 | 100 |" in page and f"Not evaluated yet: {two.name}." in page
+
+
 def test_an_evaluation_with_a_search_comes_second(tmp_path: Path) -> None:
     """Its file comes first by the alphabet."""
     path = run(tmp_path, "ndr", 1, {"all": 99.0})
     evaluate(path, FORWARD, {"all": 12.0}, Asked(by="depth", search=True))
     (group,) = results.collect([path])
-    assert [one[0].asked.search for one in group.evaluations()] == [False, True]
+    assert [one.asked.search for one in group.evaluations()] == [False, True]
     assert verdict([path]).row.mean == 99.0  # type: ignore[union-attr]
 
 
