@@ -172,7 +172,9 @@ prepare_environment() {
     done
     rm -f "$repository"/.venv/installed-*
     # As an address, since pip takes several files here and splits the text at spaces.
-    export PIP_CONSTRAINT="file://${repository// /%20}/constraints.txt"
+    PIP_CONSTRAINT="$(python -c 'import pathlib, sys; print(pathlib.Path(sys.argv[1]).as_uri())' \
+        "$repository/constraints.txt")"
+    export PIP_CONSTRAINT
     export PIP_DISABLE_PIP_VERSION_CHECK=1
     if [ "$status" -eq 3 ]; then
         say "installing into .venv; the first time takes some minutes"

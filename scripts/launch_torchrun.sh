@@ -35,6 +35,7 @@ if [ "$node" -eq 0 ]; then
 fi
 # The others run the same commands, the stages one after the other; those that are finished are
 # comments in the list.
+shopt -u patsub_replacement 2>/dev/null || true # in bash 5.2 an & in the path would be replaced
 program="$(printf %q "$(command -v fairseq-train)")"
 sut-experiment train --gpus $((nodes * gpus)) --launcher "$launcher" --dry-run "$@" |
     # torchrun takes the path of a script, not the name of a command.

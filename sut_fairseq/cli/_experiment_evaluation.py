@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,11 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
     record = records.read_record(run)
+    if arguments.data is not None and record.data.folder:
+        given = provenance.describe_data(Path(arguments.data))
+        if given.digest == record.data.digest:  # its own data, wherever they lie now
+            record = replace(record, data=replace(record.data, folder=given.folder))
+            arguments = argparse.Namespace(**{**vars(arguments), "data": None})
     experiment = reading.read(record.experiment)
     usual = experiment.evaluation
     if not record.finished():
@@ -182,7 +188,7 @@ def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -
 
 def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> None:
     """Mean absolute errors of a model of the contextual retrieval task."""
-    checkpoint, begun = evaluating.checkpoint_of(run, experiment), records.stamp()
+    checkpoint, begun = evaluating.checkpoint_of(run, record, experiment), records.stamp()
     load_checkpoint(checkpoint)  # refuses what is no checkpoint with one clear sentence
     model, task = trained.load(str(checkpoint), {})
     retrieval.check_task(model, task)

@@ -128,7 +128,7 @@ def _measure(run: Run) -> None:
 
 def _costs(run: Run, record: Record) -> Costs:
     """What the trained model costs on examples from everywhere in the training set."""
-    checkpoint = evaluating.checkpoint_of(run.folder, run.experiment)
+    checkpoint = evaluating.checkpoint_of(run.folder, record, run.experiment)
     model, task = trained.load(str(checkpoint), {"data": record.data.folder})
     pairs = trained.sentence_pairs(task, "train", _COUNTED, spread=True)
     batches = without_padding(pairs, task.target_dictionary.eos())

@@ -123,15 +123,18 @@ def usual_column(experiment: Experiment) -> str | None:
     return SCORE if experiment.evaluation.kind == "translation" else experiment.evaluation.by
 
 
-def checkpoint_of(run: Path, experiment: Experiment) -> Path:
+def checkpoint_of(run: Path, record: Record, experiment: Experiment) -> Path:
     """The checkpoint that is evaluated.
 
     Raises:
-        InputError: if the run has none yet.
+        InputError: if the run has none yet, or none any more.
     """
     file = CHECKPOINTS[experiment.evaluation.checkpoint]
     if not (run / file).is_file():
-        raise InputError(f"{run} has no {file}: train first.")
+        remedy = "train first"
+        if record.finished():
+            remedy = "it is trained, so put the file back, or train again with another --out"
+        raise InputError(f"{run} has no {file}: {remedy}.")
     return run / file
 
 
@@ -182,7 +185,7 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
         InputError: if the run has no checkpoint yet, its data have changed, or the results would
             replace those on other data.
     """
-    checkpoint = checkpoint_of(run, experiment)
+    checkpoint = checkpoint_of(run, record, experiment)
     data = data_of(record, asked.data)
     check_name(run, asked, data)
     line = ["--path", str(checkpoint), "--gen-subset", asked.subset, "--data", data.folder]

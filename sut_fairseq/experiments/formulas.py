@@ -23,7 +23,14 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
 }
-_FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "ceil": math.ceil}
+
+
+def _ceil(value: float) -> float:
+    """The next whole number; without a limit of updates there is none."""
+    return math.ceil(value) if math.isfinite(value) else value
+
+
+_FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "ceil": _ceil}
 
 
 def is_formula(value: object) -> bool:
@@ -43,8 +50,6 @@ def evaluate(formula: str, names: Mapping[str, float]) -> int:
     """
     try:
         value = _value(ast.parse(formula[1:].strip(), mode="eval").body, names)
-    except OverflowError:  # of ceil()
-        value = math.inf
     except (SyntaxError, TypeError, ZeroDivisionError) as error:
         raise InputError(f"`{formula}` is not a formula: {error}.") from error
     if not math.isfinite(value):

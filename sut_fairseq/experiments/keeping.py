@@ -44,7 +44,8 @@ def keep(run: Path, folder: Path) -> Path:
         (kept / gone).unlink()
     for path, document in documents.items():
         write_json(kept / path.name, document)
-    write_curve(kept, read_curve(run))
+    if curve := read_curve(run):  # a log that was deleted takes no curve with it
+        write_curve(kept, curve)
     return kept
 
 
@@ -73,7 +74,7 @@ def _check_same(kept: Path, record: Record, run: Path) -> None:
 
 def _name(run: Path, record: Record) -> str:
     """Of the folder that is kept: that of the run, and of its data unless it says them."""
-    own, data = run.resolve().name, Path(record.data.folder).name
+    own, data = run.resolve().name, Path(record.data.folder).name or record.data.split
     return own if own.startswith(data) else f"{data}-{own}"
 
 

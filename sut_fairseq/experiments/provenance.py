@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +16,16 @@ from typing import Any
 
 import torch
 
+from sut_data.folders.binarise import LOG
 from sut_data.folders.prepared import without_added
 from sut_data.text.treatment import Counts
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
 
 _STAMP = "prepared.json"
+_ADVERTISEMENT = (
+    b"INFO:fairseq.tasks.text_to_speech:Please install tensorboardX: pip install tensorboardX\n"
+)
 _READ = (".bin", ".idx")  # what fairseq-train reads besides the dictionaries
 
 
@@ -110,6 +115,8 @@ def describe_data(data: Path) -> Data:
         shared = Counts._fields.index("trained")
         if "counts" in made:
             made["counts"] = {split: row[:shared] for split, row in made["counts"].items()}
+        if LOG in made.get("files", {}) and (data / LOG).is_file():
+            made["files"] = {**made["files"], LOG: len(_usual_log(data / LOG))}
         digest.update(json.dumps(made, sort_keys=True).encode())
     else:
         parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))
@@ -124,6 +131,15 @@ def describe_data(data: Path) -> Data:
         options=stamp.get("options") or [],
         digest=digest.hexdigest()[:16],
     )
+
+
+def _usual_log(path: Path) -> bytes:
+    """What fairseq-preprocess logs of one process without tensorboardX.
+
+    Its log is among the files of a stamp, and neither of the two changes the data.
+    """
+    text = re.sub(rb"\bworkers=\d+", b"workers=1", path.read_bytes())
+    return _ADVERTISEMENT + text.replace(_ADVERTISEMENT, b"")
 
 
 def describe_drawn(dataset: str, split: str, options: Mapping[str, Any]) -> Data:

@@ -16,6 +16,7 @@ from sut_fairseq.experiments.schema import (
     Document,
     Evaluation,
     Experiment,
+    Published,
     Size,
     Summary,
 )
@@ -167,7 +168,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         ablations=ablations,
         metric=last("metric"),
         evaluation=evaluation,
-        published=last("published", []),
+        published=_check_published(last("published", []), models, place),
         summaries=_check_summaries(last("summaries", []), models, splits, sizes, place),
         claims=_check_claims(last("claims", []), models, place),
     )
@@ -218,6 +219,20 @@ def _check_summaries(
         if summary.size is not None:
             check_choice(f"{at}: size", summary.size, tuple(sizes))
     return summaries
+
+
+def _check_published(
+    tables: list[Published], models: dict[str, str], place: Place
+) -> list[Published]:
+    """Refuse models that there are not.
+
+    Raises:
+        InputError: naming those that there are.
+    """
+    for table in tables:
+        for model in table.numbers:
+            check_choice(f"{place / 'published'}: {table.table}: model", model, tuple(models))
+    return tables
 
 
 def _check_claims(claims: list[Claim], models: dict[str, str], place: Place) -> list[Claim]:

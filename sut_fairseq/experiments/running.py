@@ -124,7 +124,7 @@ class Trainer:
             if not self._change_length:
                 raise
             return with_other_length(run, record, self._machine)
-        return record
+        return replace(record, data=run.data)  # the same, perhaps in another folder by now
 
     def _new_record(self, run: Run) -> Record:
         chosen = run.choice

@@ -159,12 +159,19 @@ def test_stages_and_formulas(tmp_path: Path) -> None:
         ("= max()", "is not a formula"),
         ("= limit // 3", "needs the number of updates: set max-update, or give --updates"),
         ("= ceil(limit / 3)", "needs the number of updates: set max-update, or give --updates"),
+        ("= ceil(limit // 3)", "needs the number of updates: set max-update, or give --updates"),
     ],
 )
 def test_bad_formulas(formula: str, sentence: str) -> None:
     with pytest.raises(InputError) as caught:
         evaluate(formula, {"updates": 7, "devices": 1, "limit": math.inf})
     assert sentence in str(caught.value)
+
+
+def test_numbers_of_a_model_that_there_is_not(tmp_path: Path) -> None:
+    path = write(tmp_path, published=[{"table": "Table 1", "numbers": {"a": 1, "other": 2}}])
+    with pytest.raises(InputError, match=r"published: Table 1: model` must be one of .* is other"):
+        reading.read(str(path))
 
 
 def test_a_length_that_nobody_gave(tmp_path: Path) -> None:

@@ -65,6 +65,25 @@ def test_a_run_is_kept_again_as_it_is_now(tmp_path: Path) -> None:
     assert (kept / "note.md").is_file()
 
 
+def test_a_curve_outlives_the_log(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    (path / "train.log").write_text(LOG)
+    curve = curves.read_curve(keeping.keep(path, tmp_path / "kept"))
+    (path / "train.log").unlink()
+    assert curves.read_curve(keeping.keep(path, tmp_path / "kept")) == curve != []
+
+
+def test_runs_on_drawn_data_are_kept_by_their_splits(tmp_path: Path) -> None:
+    """Which have no folder."""
+    kept = []
+    for split in ("all", "held_out"):
+        (tmp_path / split).mkdir()
+        data = replace(FORWARD, folder="", split=split, digest=split)
+        path = run(tmp_path / split, "ndr", 1, {"all": 90.0}, data=data)
+        kept.append(keeping.keep(path, tmp_path / "kept").name)
+    assert kept == ["all-ndr-1-5", "held_out-ndr-1-5"]
+
+
 @pytest.mark.parametrize(
     "changes", [{"seed": 2}, {"trainings": {"": {"lr": 2}}}, {"data": replace(FORWARD, digest="d")}]
 )

@@ -117,6 +117,20 @@ def test_a_run_that_saved_nothing_may_have_other_settings(
     assert records.read_record(run.folder).updates == 9
 
 
+def test_a_run_goes_on_after_its_data_were_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record says where they are now, so that it can be evaluated."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    (run,) = cells(tmp_path, updates=9)
+    trainer.train([run])
+    trainer.train([replace(run, data=replace(run.data, folder="/new/place"))])
+    record = records.read_record(run.folder)
+    assert (record.data.folder, record.data.digest) == ("/new/place", run.data.digest)
+
+
 def test_the_log_of_a_run_that_is_replaced_is_put_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

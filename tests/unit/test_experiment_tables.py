@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sut_fairseq.analysis import trade_off_plots
-from sut_fairseq.cli import _experiment_figures
+from sut_fairseq.cli import _experiment_evaluation, _experiment_figures, experiment
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     evaluating,
@@ -308,6 +308,27 @@ def test_seeds_that_were_evaluated_in_other_ways_are_not_put_together(tmp_path: 
     assert all(len(one.each) == 1 for one in group.evaluations())
 
 
+def test_the_runs_own_data_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result on them is the usual one; on others it is one on other data."""
+    asked: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(
+        _experiment_evaluation,
+        "by_groups",
+        lambda run, record, experiment, wanted: asked.append((record.data.folder, wanted.data)),
+    )
+    for name, word in (("moved", "x 1"), ("other", "y 1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dict.src.txt").write_text(word)
+    moved = str(tmp_path / "moved")
+    data = replace(provenance.describe_data(Path(moved)), folder=str(tmp_path / "gone"))
+    path = run(tmp_path, "ndr", 1, {"all": 90.0}, data=data)
+    for folder in (moved, str(tmp_path / "other")):
+        assert experiment.main(["evaluate", str(path), "--data", folder]) == 0
+    assert asked == [(moved, None), (data.folder, str(tmp_path / "other"))]
+
+
 def test_digest_of_data(tmp_path: Path) -> None:
     """It changes with a dictionary and with what the preparation says, not with the program."""
     digests = []
@@ -329,6 +350,22 @@ def test_digest_of_data(tmp_path: Path) -> None:
         (folder / "prepared.json").write_text(json.dumps({"counts": {"test": row}}))
         counted.append(provenance.describe_data(folder).digest)
     assert counted[0] == counted[1] != counted[2]
+    # Nor does it matter how many processes fairseq-preprocess had, and what else is installed.
+    logged = []
+    for log in (
+        "INFO:fairseq.tasks.text_to_speech:Please install tensorboardX: pip install tensorboardX\n"
+        "INFO:fairseq_cli.preprocess:Namespace(seed=1, workers=1)\n",
+        "INFO:fairseq_cli.preprocess:Namespace(seed=1, workers=16)\n",
+        "INFO:fairseq_cli.preprocess:Namespace(seed=12, workers=1)\n",
+    ):
+        folder = tmp_path / f"logged {len(logged)}"
+        folder.mkdir()
+        (folder / "dict.src.txt").write_text("x 1")
+        (folder / "fairseq-preprocess.log").write_text(log)
+        files = {"dict.src.txt": 3, "fairseq-preprocess.log": len(log)}
+        (folder / "prepared.json").write_text(json.dumps({"files": files}))
+        logged.append(provenance.describe_data(folder).digest)
+    assert logged[0] == logged[1] != logged[2]
     own = tmp_path / "own"
     own.mkdir()
     with pytest.raises(InputError, match="has no dict.src.txt"):
@@ -366,8 +403,12 @@ def test_the_checkpoint_that_is_evaluated(
     monkeypatch.setattr(provenance, "describe_data", lambda _: FORWARD)
     path = run(tmp_path, "ndr", 1, {"all": 90.0})
     record, file = records.read_record(path), path / f"checkpoints/checkpoint_{checkpoint}.pt"
-    with pytest.raises(InputError, match=f"has no checkpoints/{file.name}: train first"):
-        evaluating.command(path, record, reading.read(experiment), Asked())
+    for one, remedy in (
+        (replace(record, sessions=[]), "train first"),
+        (record, "it is trained, so put the file back, or train again with another --out"),
+    ):
+        with pytest.raises(InputError, match=f"has no checkpoints/{file.name}: {remedy}."):
+            evaluating.command(path, one, reading.read(experiment), Asked())
     file.parent.mkdir()
     file.touch()
     line = evaluating.command(path, record, reading.read(experiment), Asked())

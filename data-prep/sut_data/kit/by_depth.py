@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sut_data.command_line import Parser, whole_number
 from sut_data.errors import InputError
@@ -61,9 +61,17 @@ def make_parser(program: str, description: str, sizes: Sizes, epilog: str) -> Pa
 def add_test_depths(parser: Parser, depths: Sequence[int]) -> None:
     """Let the user choose among the depths of the test set."""
     parser.add_argument(
-        "--test-depths", type=int, nargs="+", choices=depths, default=[*depths], metavar="N",
+        "--test-depths", action=_Ascending, type=int, nargs="+", choices=depths,
+        default=[*depths], metavar="N",
         help=f"depths of the test set (default: {' '.join(map(str, depths))})",
     )  # fmt: skip
+
+
+class _Ascending(argparse.Action):
+    """Keeps numbers as a set is made of them: each once, in order."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        setattr(namespace, self.dest, sorted(set(values)))
 
 
 def share(total: int, populations: Mapping[int, int | None]) -> dict[int, int]:

@@ -123,7 +123,7 @@ def main(program: str, argv: Sequence[str]) -> None:
     args = parser.parse_args(argv)
 
     def make() -> Parts:
-        depths = Depths(range(6), [6], sorted(set(args.test_depths)))
+        depths = Depths(range(6), [6], args.test_depths)
         populations = {depth: POPULATIONS.get(depth) for part in depths for depth in part}
         return make_parts(args, depths, populations, lambda depth: draw(depth, args.seed))
 

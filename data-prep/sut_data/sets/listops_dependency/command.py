@@ -43,7 +43,7 @@ def main(program: str, argv: Sequence[str]) -> None:
     args = parser.parse_args(argv)
 
     def make() -> Parts:
-        depths = Depths(range(6), [6], sorted(set(args.test_depths)))
+        depths = Depths(range(6), [6], args.test_depths)
         populations = {depth: None for part in depths for depth in part}
         processes = args.processes or cores()
         return make_parts(

@@ -167,7 +167,7 @@ def test_a_training_set_too_small_to_take_from(train: list[str]) -> None:
         ("--split length --raw elsewhere", []),
         ("--valid-size 9", ["--valid-size 9"]),
         ("--sizes 900 9 9 9 --test-depths 7", ["--sizes 900 9 9 9", "--test-depths 7"]),
-        ("--seed 3 --sizes 2 2 2 2 --test-depths 7 8", []),
+        ("--seed 3 --sizes 2 2 2 2 --test-depths 8 7 8", []),
     ],
 )
 def test_options_that_make_other_sets_are_named(line: str, expected: list[str]) -> None:
