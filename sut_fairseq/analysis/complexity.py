@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from fairseq.models.lstm import AttentionLayer
+from fairseq.modules import AdaptiveSoftmax
 from fairseq.modules import MultiheadAttention as FairseqAttention
 from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
@@ -52,12 +53,15 @@ _KINDS = {
     "copy_gate": "copy gates",
     "positions": "position scores",
     "output_projection": "output projection",
+    "fc_out": "output projection",
     "attention": "attention projections",
     "attn": "attention projections",
     "feed_forward": "feed-forward",
     "fc1": "feed-forward",
     "fc2": "feed-forward",
+    "decoder.layers": "recurrent layers",  # what is left of them are fairseq's LSTM cells
 }
+_PROJECTIONS = ("output_projection", "fc_out")
 
 
 # Modules that have hooks, and parts with hooks of their own.
@@ -106,7 +110,8 @@ def count(
             or LSTM; put into evaluation mode.
         batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and, but for a
             language model, `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a
-            sentence costs in a batch what it costs alone (`without_padding` makes such batches).
+            sentence costs in a batch what it costs alone (`without_padding` makes such batches);
+            only the keys of relative sinusoids are computed once for all sentences of a batch.
         training: count the forward pass of training, which for some models has fewer steps.
 
     Raises:
@@ -115,6 +120,8 @@ def count(
     """
     if isinstance(model, RecurrentClassifier) and isinstance(model.reader, DNC):
         raise InputError("a DNC is not counted: its memory has products that no hook here knows.")
+    if any(isinstance(module, AdaptiveSoftmax) for module in model.modules()):
+        raise InputError("an adaptive softmax is not counted: what it computes depends on words.")
     # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
     # training mode; ptflops switches to evaluation mode itself.
     model.train()
@@ -246,7 +253,8 @@ class _Counter(nn.Module):
     def _book(self, name: str, macs: int, kind: str | None = None) -> None:
         if any(isinstance(parent, FairseqAttention) for parent in self._parents(name)):
             return  # counted as a whole
-        part = "projection" if "output_projection" in name else name.split(".")[0]
+        projects = any(one in name for one in _PROJECTIONS)
+        part = "projection" if projects else name.split(".")[0]
         kind = kind or next((kind for key, kind in _KINDS.items() if key in name), "other")
         self.result.by_part[part] += macs
         self.result.by_kind[kind] += macs

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from matplotlib.lines import Line2D
 
-from sut_fairseq.analysis.drawing import Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
 VALID = "valid"
 _COLUMNS = 3  # panels side by side
@@ -39,6 +39,7 @@ def draw(curves: Sequence[Curve], models: Sequence[str], measure: str, path: Pat
     panels = list(dict.fromkeys(curve.panel for curve in curves))
     drawn = {curve.model for curve in curves}
     models = [model for model in models if model in drawn]
+    color_of = dict(zip(models, colors(len(models))))
     columns = min(len(panels), _COLUMNS)
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(0.8 + 4.4 * columns, 0.6 + 3.2 * rows), layout="constrained")
@@ -48,7 +49,7 @@ def draw(curves: Sequence[Curve], models: Sequence[str], measure: str, path: Pat
             if curve.panel == panel:
                 axes.plot(
                     *zip(*curve.points),
-                    color=f"C{models.index(curve.model)}",
+                    color=color_of[curve.model],
                     linestyle=_style(curve.subset),
                     marker="." if len(curve.points) <= _FEW else "",
                 )
@@ -58,7 +59,7 @@ def draw(curves: Sequence[Curve], models: Sequence[str], measure: str, path: Pat
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     figure.axes[0].set_ylabel(measure)
-    handles = [Line2D([], [], color=f"C{place}", label=name) for place, name in enumerate(models)]
+    handles = [Line2D([], [], color=color, label=name) for name, color in color_of.items()]
     subsets = list(dict.fromkeys(curve.subset for curve in curves))
     if subsets != [VALID]:
         handles += [

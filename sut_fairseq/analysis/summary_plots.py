@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from matplotlib.lines import Line2D
 
-from sut_fairseq.analysis.drawing import Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
 
 class Point(NamedTuple):
@@ -35,6 +35,7 @@ def draw(
     """Draw mean and deviation by group, from left to right; crosses are the paper's numbers."""
     panels = list(dict.fromkeys(series.panel for series in listed))
     models = list(dict.fromkeys(series.model for series in listed))
+    color_of = dict(zip(models, colors(len(models))))
     figure = Figure(figsize=(0.8 + 5.2 * len(panels), 4.0), layout="constrained")
     for axes, panel in zip(
         figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
@@ -42,7 +43,7 @@ def draw(
         for series in listed:
             if series.panel != panel:
                 continue
-            color = f"C{models.index(series.model)}"
+            color = color_of[series.model]
             points = sorted(series.points, key=lambda point: groups.index(point.group))
             axes.errorbar(
                 [groups.index(point.group) for point in points],
@@ -59,8 +60,7 @@ def draw(
         axes.set_xticks(range(len(groups)), groups, rotation=30)
         axes.grid(alpha=0.3)
     handles = [
-        Line2D([], [], marker="o", color=f"C{place}", label=name)
-        for place, name in enumerate(models)
+        Line2D([], [], marker="o", color=color, label=name) for name, color in color_of.items()
     ]
     if any(point.paper is not None for series in listed for point in series.points):
         handles.append(Line2D([], [], marker="x", linestyle="", color="black", label="the paper"))

@@ -32,8 +32,9 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
         overrides: values that replace those of training: `data`, `alpha_threshold`, ...
 
     Raises:
-        InputError: if it is damaged or of no model, if its dictionaries are missing or of other
-            sizes than in training, or if the overrides make another model of it.
+        InputError: if it is damaged, of no model, or of one whose weights are not all finite, if
+            its dictionaries are missing or of other sizes than in training, or if the overrides
+            make another model of it.
     """
     guard_fairseq()
     # Every sentence counts once, however often training saw it.
@@ -46,7 +47,14 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     except Exception as error:
         raise InputError(_why(path, overrides, error)) from error
     ensemble, _, task = found
-    return ensemble[0], task
+    model = ensemble[0]
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise InputError(
+                f"the model in `{path}` is useless: its weights `{name}` are not all finite, so "
+                "its training went wrong; take an earlier checkpoint."
+            )
+    return model, task
 
 
 def _why(path: str, overrides: Mapping[str, Any], error: Exception) -> str:

@@ -11,6 +11,7 @@ from sut_fairseq.errors import InputError, check
 
 FORMATS = ("png", "pdf", "svg")
 PORT = 8517
+SPLIT = "test"  # unless the user names another one
 _HEADS = ("head", "maximum")
 _SEARCH = ("beam", "max_len")
 # Filled in once it is known which options were given.
@@ -106,7 +107,7 @@ def _subject(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--gen-subset",
-        default="test",
+        default=SPLIT,
         metavar="SPLIT",
         help="which split (default: %(default)s); with --steps-by, but for a page, also several, "
         "with commas",

@@ -30,7 +30,7 @@ MOST_TOKENS = 200  # attention maps grow with the square
 _MOST_BYTES = 8 * MOST_CHARACTERS  # of a request
 _MOST_DIGITS = 12  # of its length
 _MOST_WAITING = 8  # requests that are computed or wait for it
-_SECONDS = 10.0  # a request has to be complete within
+_SECONDS = 10.0  # after which a client that sends nothing is cut off
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -172,11 +172,18 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many sentences at once: wait a bit.")
             return
         try:
-            found = self._owner.answer(json.loads(body))
+            request = json.loads(body)
+        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
+            self._owner.room.release()
+            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
+            return
+        try:
+            found = self._owner.answer(request)
         except InputError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
-        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
-            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
+        except Exception as error:
+            reason = f"the model could not answer ({type(error).__name__}: {error})."
+            self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, " ".join(reason.split()))
         else:
             self._reply(HTTPStatus.OK, "application/json", to_json(found))
         finally:

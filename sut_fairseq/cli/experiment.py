@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sut_data.command_line import STOPPED, Parser
+from sut_data.command_line import STOPPED, Parser, refuse
 from sut_data.files import check_writable, written_whole
 from sut_fairseq.cli import (
     _experiment_evaluation,
@@ -71,6 +71,7 @@ def _list(arguments: argparse.Namespace) -> None:
 def _show(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
     if arguments.file:
+        refuse(arguments, ("model", "size", "without"), "--file prints all of it")
         print(experiment.path.read_text(encoding="utf-8"), end="")
         return
     print(describe(experiment))

@@ -25,6 +25,7 @@ from sut_fairseq.analysis.complexity import (
     count,
     without_padding,
 )
+from sut_fairseq.analysis.depth import units_with_threshold
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
@@ -75,7 +76,10 @@ def make_parser() -> Parser:
         help=f"size of the one dictionary of --arch (default: {_VOCAB_SIZE})",
     )
     lengths.add_argument(
-        "--data", metavar="DATA-BIN", help="count the sentence pairs of this binarised folder"
+        "--data",
+        metavar="DATA-BIN",
+        help="count the sentence pairs of this binarised folder, with all target tokens as in "
+        "training (of a classification the label and its end)",
     )
     lengths.add_argument(
         "--gen-subset", metavar="SPLIT", help=f"which split of it (default: {_SPLIT})"
@@ -128,6 +132,10 @@ def run(argv: Sequence[str] | None) -> None:
             model, task = _from_checkpoint(arguments)
     if isinstance(model, ContextualRetrievalModel):
         raise InputError(untrained.READS_NUMBERS)
+    if arguments.alpha_threshold is not None and not units_with_threshold(model):
+        raise InputError(
+            "--alpha-threshold needs a model that halts by stick-breaking, and this one does not."
+        )
     if arguments.tgt_len is not None and not isinstance(model, FairseqEncoderDecoderModel):
         raise InputError("--tgt-len is for models with a decoder: leave it out.")
     if arguments.data:

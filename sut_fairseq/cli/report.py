@@ -21,7 +21,7 @@ from sut_fairseq.cli import _page, _report_pictures, _retrieval_report
 from sut_fairseq.cli._command import load_checkpoint, run_command
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli._report_document import make_document
-from sut_fairseq.cli._report_options import check_options, fill_in_defaults, make_parser
+from sut_fairseq.cli._report_options import SPLIT, check_options, fill_in_defaults, make_parser
 from sut_fairseq.cli._report_server import Server, limits
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import find_checkpoint, find_model
@@ -167,14 +167,20 @@ def _tell_unknown(task: tasks.FairseqTask, sentence: Sentence) -> None:
 
 
 def _averaged(arguments: argparse.Namespace, reader: Reader) -> Sequence[int]:
-    """Sentences of the split for what a page averages; none where there is no such split."""
+    """Sentences of the split for what a page averages; none where nobody asked and there is none.
+
+    Raises:
+        InputError: if an option asks for a split that is not there.
+    """
     if arguments.steps_by:
         average_steps.halting_stacks(reader.model)  # refuses a model without
     try:
         most = arguments.max_sentences or _AVERAGED_BY_A_PAGE
-        with waiting("loading the split"):
-            numbers = trained.load_split(reader.task, arguments.gen_subset, most)
-    except FileNotFoundError:
+        numbers = _load_split(reader.task, arguments.gen_subset, most)
+    except InputError:
+        asked = arguments.steps_by or arguments.max_sentences or arguments.gen_subset != SPLIT
+        if asked:
+            raise
         return []
     evaluation.check_lengths(reader.task, reader.model, arguments.gen_subset, numbers)
     return numbers

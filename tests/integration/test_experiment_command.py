@@ -304,6 +304,7 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
         ),
         ("train scan --fast", "unrecognized arguments: --fast; see `sut-experiment train --help`."),
         ("prepare scan --split nosuch", "not `nosuch`"),
+        ("show scan --file --size x", "--file prints all of it: leave --size out."),
         ("list -- --lr 1", "list takes no options after --."),
         ("evaluate", "no run is given: name folders that `sut-experiment train` made, or --data"),
         ("evaluate nothing", "nothing is not the folder of a run, nor are there any in it"),

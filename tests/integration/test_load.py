@@ -230,7 +230,9 @@ def test_numbers_of_other_libraries(trained: Path, model: sut_fairseq.Model) -> 
     assert model.translate(LINES, lenpen=10) != model.translate(LINES, lenpen=-10)
 
 
-def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path) -> None:
+def test_what_is_refused(
+    model: sut_fairseq.Model, router: Path, classes: Path, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="a list of sentences"):
         model.translate("run and jump")
     with pytest.raises(InputError, match="`alpha_threshold` must be greater than 0, at most 1"):
@@ -255,6 +257,13 @@ def test_what_is_refused(model: sut_fairseq.Model, router: Path, tmp_path: Path)
         model.trace("run", target=5)
     with pytest.raises(InputError, match="`path` must be the path of a checkpoint"):
         sut_fairseq.load(None)
+    state = torch.load(router, weights_only=True)
+    name = next(name for name, weights in state["model"].items() if weights.is_floating_point())
+    state["model"][name].view(-1)[0] = torch.nan
+    torch.save(state, tmp_path / "nan.pt")
+    with pytest.raises(InputError, match=f"its weights `{name}` are not all finite"):
+        sut_fairseq.load(tmp_path / "nan.pt", data=classes, device="cpu")
+    (tmp_path / "nan.pt").unlink()
     with pytest.raises(InputError, match="The device meta cannot be used here"):
         sut_fairseq.load(router, device="meta")
     with pytest.raises(InputError, match="ask it with `translate`"):

@@ -121,6 +121,15 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch sut_tiny --experts 3", "unrecognized arguments: --experts 3"),
         ("--arch sut_tiny --alpha-threshold 2", "`alpha_threshold` must be greater than 0"),
         ("--arch transformer --alpha-threshold 1", "unrecognized arguments: --alpha-threshold 1.0"),
+        (
+            "--arch sut_tiny --alpha-threshold 0.5 --encoder-halting none --decoder-halting none",
+            "--alpha-threshold needs a model that halts by stick-breaking, and this one does not.",
+        ),
+        (
+            "--arch transformer_lm --vocab-size 999 --adaptive-softmax-cutoff 100,300 "
+            "--criterion adaptive_loss",
+            "an adaptive softmax is not counted: what it computes depends on words.",
+        ),
         ("--path absent.pt", "There is no checkpoint `absent.pt`"),
         ("--path a.pt --vocab-size 9", "a trained model has words of its own: leave --vocab-size"),
         ("--arch sut_tiny --source-lang de", "no languages: leave --source-lang out."),

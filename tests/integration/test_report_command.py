@@ -257,6 +257,10 @@ def test_more_bad_input(
         (trained, data, "out", ["--sentence", long], "at most 1024 tokens long, but is 1101"),
         (trained, data, "out", ["--sentence", "turn left", "--target", long], "is 1101"),
         (trained, data, "out", ["--steps-by", "colour"], "has no column `colour`"),
+        (
+            *(trained, data, "page", ["--sentence", "turn left", "--html", "--gen-subset", "tset"]),
+            "has no split `tset`: check --gen-subset",
+        ),
         (router, classes, "out", ["--target", "odd"], "--target is for translation models"),
     ):
         fixed = ["--path", str(checkpoint), "--data", str(folder), "--out", str(tmp_path / out)]

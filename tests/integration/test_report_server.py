@@ -10,13 +10,14 @@ import signal
 import socket
 import subprocess
 import sysconfig
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sut_fairseq.cli._report_server import hosts_of
+from sut_fairseq.cli._report_server import Server, hosts_of
 from tests.browser import Browser, find_chromium
 
 INJECTED = "</script><img/src=x/onerror=canary=1>"
@@ -163,6 +164,26 @@ def test_what_is_no_sentence_is_refused_in_one(port: int, kind: str) -> None:
     status, found = ask(port, request)
     assert (status, list(found)) == (expected, ["error"]) and message in found["error"]
     assert ask(port, {"text": "turn", "threshold": 0.4})[0] == 200  # it is still there
+
+
+def test_an_answer_that_fails_is_told() -> None:
+    """As with Moses data where sacremoses is not installed, and of the model's own errors."""
+    for error in (ModuleNotFoundError("No module named 'x'"), ValueError("of torch")):
+
+        class Broken:
+            alpha_threshold = None
+
+            def sentence(self, text: str, error: Exception = error) -> None:
+                raise error
+
+        with Server(0, Broken()) as server:  # type: ignore[arg-type]
+            thread = threading.Thread(target=server.run)
+            thread.start()
+            status, found = ask(server.port, {"text": "turn left"})
+            server.stop()
+            thread.join()
+        expected = f"the model could not answer ({type(error).__name__}: {error})."
+        assert (status, found) == (500, {"error": expected})
 
 
 def test_a_length_must_be_given_and_kept(port: int) -> None:

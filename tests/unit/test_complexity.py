@@ -452,6 +452,10 @@ def test_fairseqs_lstm_meets_the_formula() -> None:
     cell = 4 * d * (e + d + d + 2)  # the last context is an input, too
     attention = d * d + 2 * d * d
     assert found.by_part["encoder"] == encoder
+    projection = m * (d + 1) * vocabulary
+    assert found.by_part["projection"] == found.by_kind["output projection"] == projection
+    assert found.by_kind["recurrent layers"] == encoder + m * cell
+    assert not found.by_kind["other"]
     assert found.macs == encoder + m * (cell + attention + (d + 1) * vocabulary)
     assert found.macs_full - found.macs == m * 2 * n * d
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from sut_fairseq.analysis import (
@@ -162,6 +163,18 @@ def test_a_summary_names_every_model(tmp_path: Path, drawn: list[Figure]) -> Non
     assert shown == {"a": "C0", "b": "C1", "the paper": "black"}
     colors = [{line.get_color() for line in axes.lines} for axes in figure.axes]
     assert colors == [{"C0", "C1"}, {"C1"}]
+
+
+def test_fifteen_models_have_as_many_colors(tmp_path: Path, drawn: list[Figure]) -> None:
+    names = [str(number) for number in range(15)]
+    point = summary_plots.Point("3", 50.0, 1.0, None)
+    series = [summary_plots.Series("one", name, [point]) for name in names]
+    summary_plots.draw(series, ["3"], "title", "measure", tmp_path / "picture.svg")
+    curves = [curve_plots.Curve("one", name, "valid", [(1, 2.0), (2, 3.0)]) for name in names]
+    curve_plots.draw(curves, names, "measure", tmp_path / "picture.svg")
+    for figure in drawn:
+        handles = figure.legends[0].legend_handles
+        assert len({to_hex(handle.get_color()) for handle in handles[:15]}) == 15
 
 
 def test_only_finite_numbers_are_numbers(tmp_path: Path, drawn: list[Figure]) -> None:

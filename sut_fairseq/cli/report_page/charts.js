@@ -29,7 +29,7 @@ function lineChart({ caption, x, series, limits = [], zero = false }) {
     paint();
   };
   svg.addEventListener("keydown", (event) => {
-    const number = moved(event, Math.max(0, places.indexOf(at)), places.length);
+    const number = moved(event, places.indexOf(at), places.length);
     if (number === null) return;
     move(number);
     announce(readout.textContent);

@@ -79,21 +79,27 @@ function expertTable(stack, layer) {
   const there = page.experts?.layers[stack][layer];
   if (!here && !there) return "";
   const most = Math.max(...(here ?? [0]), ...(there ?? []).map((one) => one.load));
-  const bar = (share) =>
+  const second = here ? "second" : null; // of two loads, the one that a phone has no room for
+  const bar = (share, kind) =>
     make(
       "td",
-      { class: "load" },
+      { class: ["load", kind].filter(Boolean).join(" ") },
       percent(share, 1),
       make("span", { class: "meter", "--share": share / most }, make("span")),
     );
-  const head = ["Expert", here && "Load here", there && "Load in the split", there && "Words that send it the greatest part of their weight"];
+  const head = [
+    ["Expert"],
+    here && ["Load here"],
+    there && ["Load in the split", second],
+    there && ["Words that send it the greatest part of their weight"],
+  ];
   const body = Array.from({ length: experts }, (_, expert) =>
     make(
       "tr",
       {},
       make("th", { scope: "row", text: expert + 1 }),
       here ? bar(here[expert]) : null,
-      there ? bar(there[expert].load) : null,
+      there ? bar(there[expert].load, second) : null,
       there ? make("td", {}, there[expert].words.flatMap(wordChip)) : null,
     ),
   );
@@ -110,7 +116,7 @@ function expertTable(stack, layer) {
       make(
         "table",
         { class: "experts" },
-        make("thead", {}, make("tr", {}, head.filter(Boolean).map((text) => make("th", { scope: "col", text })))),
+        make("thead", {}, make("tr", {}, head.filter(Boolean).map(([text, kind]) => make("th", { scope: "col", class: kind, text })))),
         make("tbody", {}, body),
       ),
     ),

@@ -74,6 +74,7 @@ function mapFigure({ caption, label, rows, columns, value, say, here = null, num
   });
   paint();
   repaint.push([canvas, paint]);
+  forget();
   const labels = (words, name, marked) =>
     make(
       "div",
@@ -103,6 +104,17 @@ function mapFigure({ caption, label, rows, columns, value, say, here = null, num
 
 // Maps that are on the page, to be painted again when the colours change.
 let repaint = [];
+let forgetting = false;
+
+// Lets go of the maps that others have replaced, once those are on the page.
+function forget() {
+  if (forgetting) return;
+  forgetting = true;
+  requestAnimationFrame(() => {
+    forgetting = false;
+    repaint = repaint.filter(([canvas]) => canvas.isConnected);
+  });
+}
 
 function paintAgain() {
   PALETTE.current = null;
