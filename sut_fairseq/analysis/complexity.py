@@ -121,7 +121,9 @@ def count(
     if isinstance(model, RecurrentClassifier) and isinstance(model.reader, DNC):
         raise InputError("a DNC is not counted: its memory has products that no hook here knows.")
     if any(isinstance(module, AdaptiveSoftmax) for module in model.modules()):
-        raise InputError("an adaptive softmax is not counted: what it computes depends on words.")
+        raise InputError(
+            "an adaptive softmax is not counted: what it computes depends on the words predicted."
+        )
     # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
     # training mode; ptflops switches to evaluation mode itself.
     model.train()

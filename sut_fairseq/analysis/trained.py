@@ -51,8 +51,8 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise InputError(
-                f"the model in `{path}` is useless: its weights `{name}` are not all finite, so "
-                "its training went wrong; take an earlier checkpoint."
+                f"the model in `{path}` cannot be used: its weights `{name}` are not all finite, "
+                "so its training diverged; take an earlier checkpoint."
             )
     return model, task
 

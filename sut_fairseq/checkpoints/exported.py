@@ -61,7 +61,9 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
     try:
         save_file(own, path, metadata={"format": "pt"})
     except SafetensorError as error:  # what the system says stands in its text
-        raise InputError(f"{WEIGHTS} could not be written ({error}).") from error
+        raise InputError(
+            f"{WEIGHTS} could not be written ({error}): make room, or choose another folder."
+        ) from error
     document: dict[str, Any] = {
         "format": _FORMAT,
         "sha256": _digest(path),

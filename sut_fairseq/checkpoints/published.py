@@ -138,7 +138,7 @@ def translate(state: Mapping[str, Any]) -> Translation:
         if value is None:
             return default
         if type(default) in (int, float) and not isinstance(value, (int, type(default))):
-            raise InputError(f"its setting `{name}` is {value!r}, and not like {default!r}.")
+            raise InputError(f"its setting `{name}` must be a number, but is {value!r} instead.")
         return value
 
     if not (state.get("args") or (state.get("cfg") or {}).get("model")):

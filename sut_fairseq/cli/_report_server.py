@@ -167,15 +167,13 @@ class _Handler(BaseHTTPRequestHandler):
         if length > _MOST_BYTES:
             self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the request is too long.")
             return
-        body = self._body()
+        try:
+            request = json.loads(self._body())
+        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
+            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
+            return
         if not self._owner.room.acquire(blocking=False):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many sentences at once: wait a bit.")
-            return
-        try:
-            request = json.loads(body)
-        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
-            self._owner.room.release()
-            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
             return
         try:
             found = self._owner.answer(request)

@@ -128,7 +128,7 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         (
             "--arch transformer_lm --vocab-size 999 --adaptive-softmax-cutoff 100,300 "
             "--criterion adaptive_loss",
-            "an adaptive softmax is not counted: what it computes depends on words.",
+            "an adaptive softmax is not counted: what it computes depends on the words predicted.",
         ),
         ("--path absent.pt", "There is no checkpoint `absent.pt`"),
         ("--path a.pt --vocab-size 9", "a trained model has words of its own: leave --vocab-size"),

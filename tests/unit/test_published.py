@@ -100,8 +100,8 @@ def test_tensors_that_do_not_fit_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"encoder_ff_k": "8"}, "its setting `encoder_ff_k` is '8', and not like 8"),
-        ({"encoder_attn_k": [1]}, r"its setting `encoder_attn_k` is \[1\], and not like 8"),
+        ({"encoder_ff_k": "8"}, "its setting `encoder_ff_k` must be a number, but is '8'"),
+        ({"encoder_attn_k": [1]}, r"its setting `encoder_attn_k` must be a number, but is \[1\]"),
         ({"max_source_positions": -1}, "`max_source_positions` must be at least 1, but is -1"),
         ({"dropout": 1.5}, "`dropout` must be at least 0 and less than 1, but is 1.5"),
     ],
