@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ from sut_fairseq.analysis.plan.run import Machines, Training, plan
 from sut_fairseq.analysis.plan.speed import MEASURED, Speed, from_report
 from sut_fairseq.cli._command import print_json
 from sut_fairseq.errors import InputError, check, check_choice
-from sut_fairseq.experiments.json_files import read_json
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _GPUS_OF_A_MACHINE = 8
@@ -130,7 +131,10 @@ def _speed(name: str) -> Speed:
             f"`--speed` must be {', '.join(MEASURED)} or a file that `sut-benchmark train --json` "
             f"printed, but is {name} instead."
         )
-    document, steps = read_json(Path(name)), 0
+    document: Any = None
+    with contextlib.suppress(ValueError):  # no JSON; refused below
+        document = json.loads(Path(name).read_text(encoding="utf-8"))
+    steps = 0
     match document:
         case {"settings": {"arch": str(arch), **others}}:
             model, _ = own_model(arch, 1000, str(others.get("flags", "")).split())

@@ -74,14 +74,16 @@ def _show(arguments: argparse.Namespace) -> None:
         refuse(arguments, ("model", "size", "without"), "--file prints all of it")
         print(experiment.path.read_text(encoding="utf-8"), end="")
         return
-    print(describe(experiment))
-    if arguments.model or arguments.size or arguments.without:
-        choice = Choice(
-            model=arguments.model or next(iter(experiment.models)),
-            size=arguments.size or next(iter(experiment.sizes)),
-            without=arguments.without,
-        )
+    choice = Choice(
+        model=arguments.model or next(iter(experiment.models)),
+        size=arguments.size or next(iter(experiment.sizes)),
+        without=arguments.without,
+    )
+    chosen = arguments.model or arguments.size or arguments.without
+    if chosen:
         check_choice_of(experiment, choice)
+    print(describe(experiment))
+    if chosen:
         print()
         print_columns(settings_table(experiment, choice))
     else:

@@ -60,6 +60,8 @@ def read_yaml(path: Path) -> tuple[Any, Place]:
         text = path.read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text)
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}.") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} cannot be read as a YAML file: {reason}.") from error

@@ -355,7 +355,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("plan --tokens 1e6 --dtype float16", "`--dtype` must be one of float32, bfloat16, but is"),
         ("plan --tokens 1e6 --speed a100", "`--speed` must be h100, cpu or a file that `sut-bench"),
-        ("plan --tokens 1e6 --arch ndr_ctl", "`--arch` must be an architecture of this package"),
+        ("plan --tokens 1e6 --arch ndr_ctl", "`--arch` must be an encoder-decoder of this package"),
         (f"plan --tokens 1e6 {PLANNED} --tokens-a-day 3", "unrecognized arguments: --tokens-a-day"),
         ("memory --steps 6", "`--steps` must be at least two different numbers, but is [6]"),
         ("memory --attention-length 3", "`--attention-length` must be a divisor of"),
@@ -414,8 +414,15 @@ def test_a_plan_counts_the_steps_of_the_model_that_was_measured(
     speed = json.loads(capsys.readouterr().out)["speed"]
     assert speed["seconds_per_step"] == pytest.approx(0.01)
     assert speed["macs_per_second"] == pytest.approx(1e12)
-    for broken in ([], {"settings": []}, {"settings": {"arch": "sut_tiny"}}):
-        measured.write_text(json.dumps(broken))
+    # Earlier versions printed the rate of MACs alone.
+    del document["variants"]["sut_tiny"]["macs"]
+    document["variants"]["sut_tiny"]["gmacs_per_second"] = 2 / (5 * 0.01 + 2 / 1e3)
+    measured.write_text(json.dumps(document))
+    assert main(line) == 0
+    again = json.loads(capsys.readouterr().out)["speed"]
+    assert again["macs_per_second"] == pytest.approx(speed["macs_per_second"])
+    for broken in ("[]", '{"settings": []}', '{"settings": {"arch": "sut_tiny"}}', "import json"):
+        measured.write_text(broken)
         assert main(line) == 2
         assert "is not what `sut-benchmark train --json` prints" in capsys.readouterr().err
 

@@ -297,7 +297,8 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
         ("train contextual_retrieval --out runs", "runs is a folder of several runs: name one in"),
         ("train scan --updates 0", "must be a whole number of at least 1, but is `0`"),
         ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
-        ("train mine.yaml", "mine.yaml cannot be read as a YAML file"),
+        ("train mine.yaml", "there is no file mine.yaml."),
+        ("show scan --size smal", "smal"),
         (
             "train scan --splt length",
             "--splt length (did you mean `--split`?); see `sut-experiment train --help`.",

@@ -13,7 +13,7 @@ from sut_fairseq.analysis.complexity import count
 from sut_fairseq.analysis.untrained import build, random_batch
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.errors import InputError, check
-from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._config import UniversalTransformerConfig, complete
 from sut_fairseq.models.architectures import ARCHITECTURES
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 
@@ -33,7 +33,7 @@ def own_model(
     """
     model, task = build(arch, vocab_size, flags, name=name, command=COMMAND)
     own = isinstance(model, UniversalTransformerModel)
-    check(own, name, "an architecture of this package (e.g. sut_base, ut_base)", arch)
+    check(own, name, "an encoder-decoder of this package (e.g. sut_base, ut_base)", arch)
     return model, task
 
 
@@ -47,7 +47,7 @@ def options_of(arch: str | None) -> UniversalTransformerConfig | None:
         return None
     mixtures = [name for name, own in ARCHITECTURES.items() if own.get("ffn_experts", 1) > 1]
     check(arch in mixtures, "--arch", f"one of {', '.join(mixtures)}", arch)
-    return UniversalTransformerConfig.complete(SimpleNamespace(**ARCHITECTURES[arch]))
+    return complete(UniversalTransformerConfig, SimpleNamespace(**ARCHITECTURES[arch]))
 
 
 def own_criterion(task: Any) -> nn.Module:

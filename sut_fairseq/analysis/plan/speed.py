@@ -112,8 +112,10 @@ def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
     try:
         settings, variants = document["settings"], document["variants"]
         own = variants[settings["arch"]]
-        per_pair = own["macs"] / settings["sentences"]
-        points = [Point(steps, own["macs"], own["median"])]
+        # Earlier versions printed the rate alone.
+        macs = own.get("macs") or 1e9 * own["gmacs_per_second"] * own["median"]
+        per_pair = macs / settings["sentences"]
+        points = [Point(steps, macs, own["median"])]
         for times in (1, 2, 4):
             if f"tokens_{times}x" in variants:
                 pairs = times * settings["scaling_sentences"]
