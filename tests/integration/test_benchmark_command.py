@@ -319,7 +319,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         (f"train {PAIRS} --transformer-heads 3", "`--transformer-heads` must be a divisor of the"),
         (f"train {PAIRS} --dense-arch x", "`--dense-arch` must be an architecture that"),
         (f"train {PAIRS} --src-len 9999", "`--src-len` must be between 1 and the model's maximum"),
-        ("decode --arch transformer --vocab-size 9", "`--arch` must be an architecture of this"),
+        ("decode --arch transformer --vocab-size 9", "`--arch` must be an encoder-decoder of this"),
         (f"decode {PAIRS} --vocab-size 3", "`--vocab-size` must be greater than the number of"),
         ("decode --thresholds 1.5", "`--thresholds` must be greater than 0, at most 1, but is 1.5"),
         (
