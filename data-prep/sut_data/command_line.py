@@ -1,7 +1,7 @@
 """What all commands of the repository share: their parser, and how they end.
 
-A command ends with 0 when all is well. What the user can cause is told in one sentence on standard
-error: a wrong command line with status 2, a wrong input with the command's own status.
+A command ends with status 0 when all is well. What the user can cause, a wrong command line or a
+wrong input, is told in one sentence on standard error, with status 2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TextIO
 from sut_data.errors import InputError
 from sut_data.interrupts import INTERRUPTED, interruptible
 
-BAD_COMMAND_LINE = 2
+BAD_INPUT = 2
 STOPPED = "interrupted."
 
 _MOST = 2**63 - 1
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message, point at `--help` and exit with status 2."""
-        self.exit(BAD_COMMAND_LINE, f"{self.prog}: error: {message}; see `{self.prog} --help`.\n")
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message}; see `{self.prog} --help`.\n")
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -186,24 +186,17 @@ def refuse(
         raise InputError(f"{reason}: leave {flags} out{other}.")
 
 
-def run_command(
-    name: str,
-    body: Callable[[], None],
-    *,
-    bad_input: int = 2,
-    interrupted: str = STOPPED,
-) -> int:
+def run_command(name: str, body: Callable[[], None], *, interrupted: str = STOPPED) -> int:
     """Run the body of a command and tell what the user can cause in one sentence.
 
     Args:
         name: the command's name, which starts the sentence.
         body: the work; it raises `InputError` or `OSError` for bad input.
-        bad_input: the exit code for that.
         interrupted: what to say after Ctrl-C.
 
     Returns:
-        exit code: 0 when `body` finishes, `bad_input` when the input was bad or a library is
-        missing, 130 after Ctrl-C. Any other exception is a defect of ours and keeps its traceback.
+        exit code: 0 when `body` finishes, 2 when the input was bad or a library is missing, 130
+        after Ctrl-C. Any other exception is a defect of ours and keeps its traceback.
     """
     _write_anything()
     try:
@@ -223,12 +216,12 @@ def run_command(
         return INTERRUPTED
     except (InputError, OSError) as error:
         _tell(name, f"error: {_as_sentence(error)}")
-        return bad_input
+        return BAD_INPUT
     except ModuleNotFoundError as error:
         if (error.name or "sut_").startswith("sut_"):
             raise
         _tell(name, f"error: {_missing(error)}")
-        return bad_input
+        return BAD_INPUT
     return 0
 
 

@@ -137,6 +137,28 @@ def check_writable(path: Path, option: str) -> None:
         )
 
 
+def check_can_make(path: Path, named: str, *, inside: bool = False) -> None:
+    """Refuse a path, to be made together with its parents, where nothing can be made.
+
+    Args:
+        path: of a file or folder; what is there already would be replaced.
+        named: how the user gave it: `--out data-bin/mine`.
+        inside: it is a folder, and what is there already would get more files.
+
+    Raises:
+        InputError: naming the folder without the right to write, or the file in the way.
+    """
+    place = path.absolute()
+    if not inside:
+        place = place.parent
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir():
+        raise InputError(f"{named}: {place} is a file; choose another place.")
+    if not os.access(place, os.W_OK):
+        raise InputError(f"{named}: you have no right to write to {place}; choose another place.")
+
+
 def _is_special(path: Path) -> bool:
     """Tell whether a path leads to a pipe, a device or a socket."""
     return path.exists() and not (path.is_file() or path.is_dir())

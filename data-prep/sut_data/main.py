@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module.main(program, rest)
 
     known = name == ALSO or name in set_files()
-    return run_command(program if known else PROGRAM, body, bad_input=1)
+    return run_command(program if known else PROGRAM, body)
 
 
 def _leave(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Tables of text, for people: the one way in which the repository's commands print them."""
+"""Tables and counts as text for people, the same in all commands of the repository."""
 
 from __future__ import annotations
 
@@ -17,3 +17,8 @@ def table(rows: Sequence[Sequence[object]], sides: str = "<>") -> str:
     widths = [max(map(len, column)) for column in zip(*cells)]
     forms = [f"{side}{width}" for side, width in zip(sides.ljust(len(widths), sides[-1]), widths)]
     return "\n".join("  ".join(map(format, row, forms)).rstrip() for row in cells)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 core`, `2 cores`, `1,000 cores`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

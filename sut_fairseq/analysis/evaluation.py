@@ -222,7 +222,7 @@ def groups_of(
                 marks = task.BOUNDARY_TOKENS
         values = [str(int(size) - marks) for size in sizes]
     else:
-        values = read_column(data, split, by, len(dataset))
+        values = read_column(data, split, by, len(dataset), LENGTHS)
     for value in sorted({values[number] for number in numbers}, key=order_of):
         yield value, [number for number in numbers if values[number] == value]
 

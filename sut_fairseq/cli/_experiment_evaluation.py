@@ -141,7 +141,7 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
             arguments = argparse.Namespace(**{**vars(arguments), "data": None})
     experiment = reading.read(record.experiment)
     usual = experiment.evaluation
-    if not record.finished():
+    if not record.finished() and records.has_saved(run, record):
         print(results.unfinished(run), file=sys.stderr)
     if arguments.sweep is not None and arguments.alpha_threshold is not None:
         raise InputError("--alpha-threshold is what --sweep varies: leave one of them out.")

@@ -146,6 +146,11 @@ def _draw(grid: Grid, size: str, out: Path) -> None:
     Besides the rows and columns asked for it has those of which there are runs: it replaces the
     table of earlier calls.
     """
+    if not records.holds_runs(out):
+        raise InputError(
+            f"there are no runs in {out} to draw: run them without --draw, or name their folder "
+            "with --out."
+        )
     groups = results.collect(records.find_runs([out]))
     cells = [(one.first.model, one.experiment.name) for one in groups if one.first.size == size]
     grid = grid.with_those_of(cells, read_grid())

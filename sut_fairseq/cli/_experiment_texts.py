@@ -10,29 +10,17 @@ from sut_fairseq.experiments.schema import SUMMARISED, Experiment
 from sut_fairseq.experiments.settings import Choice, compose, stages
 
 _WIDTH = 100
+_NAME_WIDTH = 20  # of the names that stand before sentences, more where a section has longer ones
 
 
 def listing(experiments: Sequence[Experiment]) -> list[list[str]]:
-    """A line for each experiment."""
+    """A line for each experiment, which fits into a terminal: `show` has the names."""
     rows = [["experiment", "splits", "models", "sizes", "paper"]]
     for one in experiments:
-        splits = [name for name in one.splits if name != "default"]
-        rows.append(
-            [
-                one.name,
-                _some(splits),
-                _some(list(one.models)),
-                " ".join(one.sizes),
-                one.paper,
-            ]
-        )
+        counts = [str(len(one.splits)), str(len(one.models))]
+        paper = one.paper.partition(" (settings")[0]
+        rows.append([one.name, *counts, " ".join(one.sizes), paper])
     return rows
-
-
-def _some(names: Sequence[str]) -> str:
-    """Names, or some of them and how many more there are."""
-    shown = " ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def describe(experiment: Experiment) -> str:
@@ -77,7 +65,8 @@ def describe(experiment: Experiment) -> str:
     }
     for title, table in tables.items():
         if table:
-            lines += ["", title, *(_entry(name, text) for name, text in table.items())]
+            width = max(_NAME_WIDTH, *map(len, table))
+            lines += ["", title, *(_entry(name, text, width) for name, text in table.items())]
     return "\n".join(lines)
 
 
@@ -87,8 +76,8 @@ def _numbers(numbers: float | dict[str, float]) -> str:
     return "(" + ", ".join(f"{group}: {number:g}" for group, number in numbers.items()) + ")"
 
 
-def _entry(name: str, text: str) -> str:
-    start = f"  {name:<20} "
+def _entry(name: str, text: str, width: int = _NAME_WIDTH) -> str:
+    start = f"  {name:<{width}} "
     return (
         textwrap.fill(
             " ".join(text.split()), _WIDTH, initial_indent=start, subsequent_indent=" " * len(start)
@@ -108,10 +97,3 @@ def settings_table(experiment: Experiment, choice: Choice) -> list[list[str]]:
     if not any(row[0] for row in rows[1:]):
         rows = [row[1:] for row in rows]
     return rows
-
-
-def print_columns(rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, its columns aligned to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

@@ -56,6 +56,26 @@ def listed(run: Run, arguments: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
+def _trainer(arguments: argparse.Namespace, gpus: int, say: Say, change_length: bool) -> Trainer:
+    launcher = shlex.split(arguments.launcher)
+    return Trainer(
+        Machine(gpus, launched=bool(launcher)),
+        jobs=arguments.jobs,
+        launcher=launcher,
+        say=say,
+        change_length=change_length,
+    )
+
+
+def check(runs: Sequence[Run], arguments: argparse.Namespace, *, change_length: bool) -> None:
+    """Refuse runs as `train` would, whatever machine this is; nothing is run.
+
+    Raises:
+        InputError: if a folder holds a run of other settings.
+    """
+    _trainer(arguments, arguments.gpus or 0, lambda _: None, change_length).check(runs)
+
+
 def train(
     runs: Sequence[Run],
     arguments: argparse.Namespace,
@@ -78,8 +98,7 @@ def train(
     """
     there = torch.cuda.device_count()
     gpus = there if arguments.gpus is None else arguments.gpus
-    launcher = shlex.split(arguments.launcher)
-    if gpus > there and not launcher:
+    if gpus > there and not arguments.launcher.strip():
         raise InputError(
             f"--gpus {gpus}: this machine has {there} that PyTorch can use: give at most that "
             "many, or a --launcher that starts the training on other machines, too."
@@ -87,12 +106,8 @@ def train(
     # So that trainings are told to stop as well, have the time to save, and it is recorded.
     for number in _TO_STOP:
         signal.signal(number, _stop)
-    machine = Machine(gpus, launched=bool(launcher))
-    trainer = Trainer(
-        machine, jobs=arguments.jobs, launcher=launcher, say=say, change_length=change_length
-    )
     try:
-        trainer.train(runs, finish)
+        _trainer(arguments, gpus, say, change_length).train(runs, finish)
     except ToldToStop:
         print(f"{PROGRAM_NAME}: interrupted; goes on with the same command.", file=sys.stderr)
         raise

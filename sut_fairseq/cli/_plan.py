@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from sut_data.command_line import whole_number
-from sut_data.tables import table
+from sut_data.tables import counted, table
 from sut_fairseq.analysis.benchmark.peers import own_model
 from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.analysis.plan.run import Machines, Training, plan
@@ -119,10 +119,6 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
             print("\nThe H100 was measured with bfloat16 under autocast; float32 takes longer.")
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _speed(name: str) -> Speed:
     if name in MEASURED:
         return MEASURED[name]
@@ -146,7 +142,7 @@ def print_plan(found: dict[str, Any]) -> None:
     """Print a plan for people."""
     on, speed, model = found["machines"], found["speed"], found["model"]
     print(
-        f"{_counted(on['gpus'], 'GPU')} in {_counted(on['machines'], 'machine')}; assumed: "
+        f"{counted(on['gpus'], 'GPU')} in {counted(on['machines'], 'machine')}; assumed: "
         f"{on['link'] / 1e9:g} GB/s from GPU to GPU, "
         f"{on['network'] / 1e9:g} GB/s from machine to machine"
     )

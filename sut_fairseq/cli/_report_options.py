@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sut_data.command_line import Parser, refuse, whole_number
+from sut_data.files import check_can_make
 from sut_fairseq.cli._overrides import parse_overrides
 from sut_fairseq.errors import InputError, check
 
@@ -235,7 +236,7 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise InputError("--target is for one sentence: give one --sentence or --number with it.")
     if arguments.target is not None:
         refuse(arguments, _SEARCH, "with --target nothing is generated")
-    if arguments.out is not None and arguments.out.exists() and not arguments.out.is_dir():
-        raise InputError(f"--out {arguments.out} is a file: name a folder.")
+    if arguments.out is not None:
+        check_can_make(arguments.out, f"--out {arguments.out}", inside=True)
     if arguments.log is not None and not arguments.log.is_file():
         raise InputError(f"There is no log `{arguments.log}`; check --log.")

@@ -7,8 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from torch import cuda
+
 from sut_data.command_line import STOPPED, Parser, refuse
 from sut_data.files import check_writable, written_whole
+from sut_data.tables import table
 from sut_fairseq.cli import (
     _experiment_evaluation,
     _experiment_figures,
@@ -16,8 +19,8 @@ from sut_fairseq.cli import (
     _experiment_parser,
 )
 from sut_fairseq.cli._command import run_command
-from sut_fairseq.cli._experiment_texts import describe, listing, print_columns, settings_table
-from sut_fairseq.cli._experiment_training import clock, listed, train
+from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
+from sut_fairseq.cli._experiment_training import check, clock, listed, train
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     commands,
@@ -39,6 +42,7 @@ from sut_fairseq.experiments.settings import Choice, check_choice_of
 
 NAME = "sut-experiment"
 _RUNS = Path("runs")
+_SMALL = "small"  # the size of all experiments that have one for machines without a GPU
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,7 +69,7 @@ def make_parser() -> Parser:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    print_columns(listing([reading.read(name) for name in reading.known()]))
+    print(table(listing([reading.read(name) for name in reading.known()]), "<"))
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -85,7 +89,7 @@ def _show(arguments: argparse.Namespace) -> None:
     print(describe(experiment))
     if chosen:
         print()
-        print_columns(settings_table(experiment, choice))
+        print(table(settings_table(experiment, choice), "<"))
     else:
         print("\nWith --model or --size: the settings, and where each comes from.")
 
@@ -93,7 +97,9 @@ def _show(arguments: argparse.Namespace) -> None:
 def _prepare(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
     folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
-    print(f"train on it: {NAME} train {arguments.name} --data {folder}")
+    usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
+    size = "" if usual else f" --size {_SMALL}"
+    print(f"train on it: {NAME} train {arguments.name}{size} --data {folder}")
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -116,6 +122,8 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.dry_run:
         for run in runs:
             print(listed(run, arguments))
+        there = [run for run in runs if run.data.digest]  # others' data are yet to be prepared
+        check(there, arguments, change_length=arguments.change_length)
         return
     train(runs, arguments, clock(), change_length=arguments.change_length)
     for run in runs:
@@ -193,7 +201,7 @@ def _compare(arguments: argparse.Namespace) -> None:
             if not record.finished():
                 print(results.unfinished(run), file=sys.stderr)
     rows = results.table(groups, arguments.subset, arguments.groups)
-    print_columns([list(results.COLUMNS), *(list(row.values()) for row in rows)])
+    print(table([list(results.COLUMNS), *(list(row.values()) for row in rows)], "<"))
     if arguments.csv is not None:
         write_csv(arguments.csv, results.COLUMNS, rows)
 
@@ -233,11 +241,11 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
         )
         return
     folder.mkdir(parents=True, exist_ok=True)
-    for table in found:
-        base = folder / f"{table.experiment}-{table.name}"
-        summaries.write_cells(table, base.with_suffix(".csv"))
-        _experiment_figures.draw_table(table, base.with_suffix(".png"))
-        print(f"{table.summary.title}: {base}.png, {base}.csv", file=sys.stderr)
+    for one in found:
+        base = folder / f"{one.experiment}-{one.name}"
+        summaries.write_cells(one, base.with_suffix(".csv"))
+        _experiment_figures.draw_table(one, base.with_suffix(".png"))
+        print(f"{one.summary.title}: {base}.png, {base}.csv", file=sys.stderr)
 
 
 def _keep(arguments: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from fairseq import tasks
 
 from sut_data.files import check_writable, written_whole
+from sut_data.tables import counted
 from sut_data.waiting import Stopwatch, waiting
 from sut_fairseq.analysis import average_steps, evaluation, trained
 from sut_fairseq.analysis.page.document import thresholds_of
@@ -46,7 +47,7 @@ def _main(argv: Sequence[str] | None) -> None:
         _retrieval_report.check_options(arguments)
         fill_in_defaults(arguments)
         files = _retrieval_report.draw(arguments)
-        _say(f"{_count(files, 'file')} in {arguments.out}, {watch}.")
+        _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
         return
     if task == "language_modeling":
         raise InputError(
@@ -64,17 +65,17 @@ def _main(argv: Sequence[str] | None) -> None:
         splits = arguments.gen_subset.split(",")
         loaded = {split: _split(arguments, reader, split) for split in splits}
         files = _report_pictures.draw_steps(arguments, reader, loaded)
-        _say(f"{_count(files, 'file')} in {arguments.out}, {watch}.")
+        _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
     elif arguments.experts:
         split = arguments.gen_subset
         numbers = _split(arguments, reader, split)
         files = _report_pictures.draw_experts(arguments, reader, split, numbers)
-        _say(f"{_count(files, 'file')} in {arguments.out}, {watch}.")
+        _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
     else:
         sentences = _sentences(arguments, reader, 1)
         files = _report_pictures.draw_sentences(arguments, reader, sentences)
-        drawn = _count(len(sentences), "sentence")
-        _say(f"{_count(files, 'picture')} of {drawn} in {arguments.out}, {watch}.")
+        drawn = counted(len(sentences), "sentence")
+        _say(f"{counted(files, 'picture')} of {drawn} in {arguments.out}, {watch}.")
 
 
 def _task_of(arguments: argparse.Namespace) -> Any:
@@ -110,7 +111,7 @@ def _write_page(
     with written_whole(path) as partial:
         partial.write_text(page, encoding="utf-8")
     print(path)
-    shown = f"{_count(len(sentences), 'sentence')} at {_count(len(thresholds), 'threshold')}"
+    shown = f"{counted(len(sentences), 'sentence')} at {counted(len(thresholds), 'threshold')}"
     _say(f"{shown}, {len(page) / 1e6:.1f} MB, {watch}.")
 
 
@@ -201,10 +202,6 @@ def _load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None) 
             f"`{task.cfg.data}` has no split `{split}`: check --gen-subset and --data, or type a "
             "sentence with --sentence."
         ) from error
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _say(sentence: Any) -> None:

@@ -164,7 +164,7 @@ class _Unknown:
             f"`{word if len(word) <= 40 else word[:37] + '...'}`" for word in self._first
         )
         return (
-            f"{self.words:,} of {self._all_words:,} words, in {self.lines:,} of "
+            f"{self.words:,} of {self._all_words:,} source tokens, in {self.lines:,} of "
             f"{self._all_lines:,} lines, are unknown to the model; the first are {words}."
         )
 

@@ -79,8 +79,7 @@ class Trainer:
             FailedTrainingsError: at the end, if trainings failed.
             ToldToStop: if trainings were.
         """
-        for run in runs:
-            self._record(run)  # or says why not
+        self.check(runs)
         if self._jobs == 1:
             failures = [self._one(run, finish) for run in runs]
         else:
@@ -90,6 +89,15 @@ class Trainer:
             raise FailedTrainingsError("; ".join(sentences))
         if self._stopped.is_set():
             raise training_process.ToldToStop  # the trainings were, not this process
+
+    def check(self, runs: Sequence[Run]) -> None:
+        """Refuse what could not be run; nothing is run or written.
+
+        Raises:
+            InputError: if a folder holds a run of other settings.
+        """
+        for run in runs:
+            self._record(run)
 
     def _side_by_side(self, runs: Sequence[Run], finish: Finish) -> list[str]:
         with ThreadPoolExecutor(self._jobs) as pool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sut_data.files import written_whole
+from sut_data.files import check_can_make, written_whole
 from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_data.text.tokenization import load_tokenization
 from sut_fairseq.checkpoints import writing
@@ -46,11 +46,12 @@ def export(
         option: what the command calls `out`.
 
     Raises:
-        InputError: `out` exists and is not empty, or the model's files are damaged or do not
-            belong together.
+        InputError: `out` exists and is not empty, or cannot be made; or the model's files are
+            damaged or do not belong together.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{option} `{out}` is there already; give the name of a new folder.")
+    check_can_make(out, f"{option} {out}")
     state = load_checkpoint(files.checkpoint)
     state.pop("last_optimizer_state", None)
     _check_words(state, files)

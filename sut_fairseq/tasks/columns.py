@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
@@ -17,7 +18,9 @@ def column_names(data: str | Path, split: str) -> list[str]:
     return [name for name in found if name not in _SIDES and "." not in name]
 
 
-def read_column(data: str | Path, split: str, name: str, size: int) -> list[str]:
+def read_column(
+    data: str | Path, split: str, name: str, size: int, besides: Sequence[str] = ()
+) -> list[str]:
     """The values of a column, in the order of the split's sentence pairs.
 
     Args:
@@ -25,6 +28,7 @@ def read_column(data: str | Path, split: str, name: str, size: int) -> list[str]
         split: `train`, `valid`, `test`, ...
         name: of the column.
         size: number of sentence pairs in the split.
+        besides: names that the caller takes without a column, for the error.
 
     Raises:
         InputError: there is no such column, or it does not belong to these pairs.
@@ -32,8 +36,10 @@ def read_column(data: str | Path, split: str, name: str, size: int) -> list[str]
     path = Path(data) / "text" / f"{split}.{name}"
     if name in _SIDES or not path.is_file():
         known = ", ".join(column_names(data, split)) or "none"
+        computed = f"; {' and '.join(besides)} need none" if besides else ""
         raise InputError(
-            f"the split `{split}` of `{data}` has no column `{name}`; its columns are: {known}."
+            f"the split `{split}` of `{data}` has no column `{name}`; its columns are: {known}"
+            f"{computed}."
         )
     try:
         # Only a line feed ends a value: `splitlines` knows ten more characters that do.

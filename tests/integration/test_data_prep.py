@@ -73,9 +73,9 @@ def run(words: list[str], cwd: Path, **environment: str) -> Completed:
     )
 
 
-def assert_refused(result: Completed, sentence: str, status: int = 1) -> None:
-    """One line on standard error that holds `sentence`, and the status."""
-    assert result.returncode == status
+def assert_refused(result: Completed, sentence: str) -> None:
+    """One line on standard error that holds `sentence`, and status 2."""
+    assert result.returncode == 2
     assert sentence in result.stderr
     assert len(result.stderr.splitlines()) == 1, result.stderr
 
@@ -131,7 +131,7 @@ def test_a_plan_is_measured(repository: Path, tiny: Path, tmp_path: Path) -> Non
     assert result.stderr == "" and sorted(os.listdir(tmp_path)) == ["out", "text"]
 
     wrong = run([*words, "--arch", "no_such"], tmp_path)
-    assert wrong.returncode == 1 and "Train on it with" in wrong.stdout
+    assert wrong.returncode == 2 and "Train on it with" in wrong.stdout
     assert wrong.stderr.splitlines()[-1].endswith(
         "fairseq-train failed with status 2; the end of its output is above. The data are prepared."
     )
@@ -172,23 +172,21 @@ def test_scan_from_the_published_files(repository: Path, tmp_path: Path, shared_
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence", "status"),
+    ("options", "sentence"),
     [
-        ([], "the following arguments are required: --out", 2),
-        (["--out"], "argument --out: expected one argument", 2),
-        (["--out", "o", "--fast"], "unrecognized arguments: --fast", 2),
-        (["--out", "o", "--split", "mcd4"], "invalid choice: 'mcd4'", 2),
-        (["--out", "o", "--valid-size", "0"], "--valid-size must be between 1 and 16727", 1),
-        (["--out", "o", "--valid-size", "many"], "invalid int value: 'many'", 2),
-        (["--out", "o", "--raw", "absent"], "--raw absent is not a folder", 1),
-        (["--out", "o", "--raw", "."], "--raw . has neither tasks_train_simple.txt nor", 1),
+        ([], "the following arguments are required: --out"),
+        (["--out"], "argument --out: expected one argument"),
+        (["--out", "o", "--fast"], "unrecognized arguments: --fast"),
+        (["--out", "o", "--split", "mcd4"], "invalid choice: 'mcd4'"),
+        (["--out", "o", "--valid-size", "0"], "--valid-size must be between 1 and 16727"),
+        (["--out", "o", "--valid-size", "many"], "invalid int value: 'many'"),
+        (["--out", "o", "--raw", "absent"], "--raw absent is not a folder"),
+        (["--out", "o", "--raw", "."], "--raw . has neither tasks_train_simple.txt nor"),
     ],
 )
-def test_scan_refuses(
-    repository: Path, tmp_path: Path, options: list[str], sentence: str, status: int
-) -> None:
+def test_scan_refuses(repository: Path, tmp_path: Path, options: list[str], sentence: str) -> None:
     result = run(["bash", str(repository / "data-prep" / "scan.sh"), *options], tmp_path)
-    assert_refused(result, sentence, status)
+    assert_refused(result, sentence)
     assert not list(tmp_path.iterdir())
 
 
@@ -267,7 +265,7 @@ def test_a_failing_preprocess_shows_its_log(repository: Path, tmp_path: Path, ti
         "def cli_main():\n    for i in range(99): print('line', i)\n    raise SystemExit(3)\n",
     )
     result = run(command(repository, tiny, tmp_path / "out"), tmp_path, **environment)
-    assert result.returncode == 1
+    assert result.returncode == 2
     lines = result.stderr.splitlines()
     assert lines[0] == "line 79" and lines[-2] == "line 98"
     assert lines[-1].endswith("failed with status 3; the end of its log is above.")
@@ -340,7 +338,7 @@ def test_bad_options_are_refused(
     repository: Path, tmp_path: Path, options: list[str], sentence: str
 ) -> None:
     script = str(repository / "data-prep" / "parallel_text.sh")
-    assert_refused(run(["bash", script, *options], tmp_path), sentence, status=2)
+    assert_refused(run(["bash", script, *options], tmp_path), sentence)
 
 
 def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) -> None:
@@ -455,9 +453,7 @@ def test_a_limit(repository: Path, tmp_path: Path, tiny: Path) -> None:
     assert_refused(run(words, tmp_path), "kind has 1 values but its split has 2 pairs")
     (tiny / "train.src").write_text("a\n", encoding="utf-8")
     assert_refused(run(words, tmp_path), "has 1 lines but ")
-    assert_refused(
-        run([*words, "--limit", "0"], tmp_path), "must be a whole number of at least 1", 2
-    )
+    assert_refused(run([*words, "--limit", "0"], tmp_path), "must be a whole number of at least 1")
 
 
 def test_the_stamp_names_no_place(repository: Path, tmp_path: Path, tiny: Path) -> None:

@@ -112,7 +112,11 @@ def test_seconds_are_shown_where_they_can_be_compared(checkpoint: Path, data: Pa
     [
         ("--thresholds 0", "`--thresholds` must be greater than 0, at most 1, but is 0.0 instead."),
         ("--by source_length --bins few", "must be a whole number of at least 1, but is `few`"),
-        ("--by operators", "has no column `operators`; its columns are: none."),
+        (
+            "--by operators",
+            "has no column `operators`; its columns are: none; source_length and target_length "
+            "need none.",
+        ),
         ("--gen-subset nix", "has no split `nix`: check --gen-subset."),
         ("--confusion", "--confusion needs a model trained for sequence_classification or"),
         ("--conjuncts", "--conjuncts compares what was generated: give --modes search with it."),

@@ -324,7 +324,7 @@ def test_the_installed_command(tmp_path: Path, command: list[str]) -> None:
     result = run(words, tmp_path, **fake_fairseq(tmp_path, WRITE_INDICES))
     assert result.returncode == 0, result.stderr
     assert prepared(tmp_path / "out") == dict.fromkeys((*SPLITS, "valid_deep"), 11)
-    assert_refused(run([*words, "--seed", "x"], tmp_path), "see `sut-prepare ctl --help`.", 2)
+    assert_refused(run([*words, "--seed", "x"], tmp_path), "see `sut-prepare ctl --help`.")
 
 
 def test_directions_of_ctl(repository: Path, tmp_path: Path) -> None:
@@ -429,81 +429,74 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, samples: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "sentence", "status"),
+    ("name", "options", "sentence"),
     [
-        ("cfq", ["--raw", "."], "--raw . has neither dataset.json nor cfq1.1.tar.gz", 1),
-        ("cogs", ["--raw", "."], "--raw . has neither train.tsv nor train.tsv.gz", 1),
-        ("cogs", ["--raw", "absent"], "--raw absent is not a folder", 1),
-        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number of at least 1", 2),
-        ("cogs", [], "the following arguments are required: --out", 2),
-        ("pcfg", ["--raw", ".", "--split", "mcd1"], "invalid choice: 'mcd1'", 2),
-        ("scan", ["--cutoff", "48"], "--cutoff must be between 1 and 47 actions, but is 48", 1),
-        ("scan", ["--cutoff", "3", "--split", "length"], "not allowed with argument", 2),
+        ("cfq", ["--raw", "."], "--raw . has neither dataset.json nor cfq1.1.tar.gz"),
+        ("cogs", ["--raw", "."], "--raw . has neither train.tsv nor train.tsv.gz"),
+        ("cogs", ["--raw", "absent"], "--raw absent is not a folder"),
+        ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number of at least 1"),
+        ("cogs", [], "the following arguments are required: --out"),
+        ("pcfg", ["--raw", ".", "--split", "mcd1"], "invalid choice: 'mcd1'"),
+        ("scan", ["--cutoff", "48"], "--cutoff must be between 1 and 47 actions, but is 48"),
+        ("scan", ["--cutoff", "3", "--split", "length"], "not allowed with argument"),
         (
             "scan",
             ["--split", "mcd1"],
             "--split mcd1 follows from no rule, so it needs --raw DIR",
-            2,
         ),
-        ("scan", ["--train", "a"], "files of your own need both --train and --test", 2),
-        ("scan", ["--valid", "a"], "files of your own need both --train and --test", 2),
-        ("scan", ["--train", "a", "--split", "jump"], "not allowed with argument", 2),
+        ("scan", ["--train", "a"], "files of your own need both --train and --test"),
+        ("scan", ["--valid", "a"], "files of your own need both --train and --test"),
+        ("scan", ["--train", "a", "--split", "jump"], "not allowed with argument"),
         (
             "scan",
             ["--train", "a", "--test", "b"],
             "--train a: there is no such file; check its path",
-            1,
         ),
-        ("scan", ["--train", "a", "--test", "b", "--raw", "."], "--raw is for published files", 2),
-        ("listops", ["--min-length", "9", "--max-length", "10"], "--max-length 10: expressions", 1),
-        ("listops", ["--train-file", "test_d8"], "--train-file and --test-file need --raw", 2),
-        ("listops", ["--valid-size", "5"], "leave out --valid-size without --raw: --sizes has", 2),
+        ("scan", ["--train", "a", "--test", "b", "--raw", "."], "--raw is for published files"),
+        ("listops", ["--min-length", "9", "--max-length", "10"], "--max-length 10: expressions"),
+        ("listops", ["--train-file", "test_d8"], "--train-file and --test-file need --raw"),
+        ("listops", ["--valid-size", "5"], "leave out --valid-size without --raw: --sizes has"),
         (
             "listops",
             ["--raw", ".", "--seed", "3", "--processes", "2"],
             "leave out --seed and --processes with --raw, which reads expressions",
-            2,
         ),
         (
             "long_lookup_tables",
             ["--raw", ".", "--seed", "3"],
             "leave out --seed with --raw, which reads tables and generates none",
-            2,
         ),
         (
             "pcfg",
             ["--raw", ".", "--split", "10k", "--valid-size", "5"],
             "leave out --valid-size with --split 10k, which has a validation set of its own",
-            2,
         ),
         (
             "scan",
             ["--train", "a", "--test", "b", "--valid", "c", "--valid-size", "5"],
             "leave out --valid-size with --valid, which is all of the validation set",
-            2,
         ),
-        ("ctl", ["--direction", "up"], "invalid choice: 'up' (choose from", 2),
-        ("ctl", ["--raw", "."], "unrecognized arguments: --raw .", 2),
-        ("ctl", ["--sizes", "300", "20", "3", "2"], "no room for all 72 of depth 1: give more", 1),
-        ("ctl", ["--sizes", "9", "9"], "expected 4 arguments", 2),
-        ("ctl", ["--sizes", "9999999", "9", "9", "9"], "only 531,432 different ones exist", 1),
-        ("arithmetic", ["--sizes", "10", "60", "1", "1"], "leaves nothing to train on", 1),
-        ("arithmetic", ["--seed", "x"], "argument --seed: invalid int value: 'x'", 2),
-        ("listops_dependency", ["--test-depths", "9"], "invalid choice: 9 (choose from 7, 8)", 2),
-        ("listops_dependency", ["--processes", "0"], "must be a whole number of at least 1", 2),
+        ("ctl", ["--direction", "up"], "invalid choice: 'up' (choose from"),
+        ("ctl", ["--raw", "."], "unrecognized arguments: --raw ."),
+        ("ctl", ["--sizes", "300", "20", "3", "2"], "no room for all 72 of depth 1: give more"),
+        ("ctl", ["--sizes", "9", "9"], "expected 4 arguments"),
+        ("ctl", ["--sizes", "9999999", "9", "9", "9"], "only 531,432 different ones exist"),
+        ("arithmetic", ["--sizes", "10", "60", "1", "1"], "leaves nothing to train on"),
+        ("arithmetic", ["--seed", "x"], "argument --seed: invalid int value: 'x'"),
+        ("listops_dependency", ["--test-depths", "9"], "invalid choice: 9 (choose from 7, 8)"),
+        ("listops_dependency", ["--processes", "0"], "must be a whole number of at least 1"),
         (
             "listops",
             ["--raw", ".", "--train-file", "a", "--test-file", "a"],
             "a, a: each file can be used once",
-            1,
         ),
     ],
 )
 def test_bad_options(
-    repository: Path, tmp_path: Path, name: str, options: list[str], sentence: str, status: int
+    repository: Path, tmp_path: Path, name: str, options: list[str], sentence: str
 ) -> None:
     out = ["--out", "out"] if options else []
-    assert_refused(run([*script(repository, name), *options, *out], tmp_path), sentence, status)
+    assert_refused(run([*script(repository, name), *options, *out], tmp_path), sentence)
     assert not list(tmp_path.iterdir())
 
 

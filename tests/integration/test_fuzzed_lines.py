@@ -112,7 +112,7 @@ def test_prepare_says_where_text_is_not_utf8(broken: bytes, tmp_path: Path) -> N
     (tmp_path / "bad").write_bytes(b"fine\n" * 3 + broken + b"\nfine\n")
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", "bad", "bad")]
     finished = run("sut-prepare", "parallel_text", *files, "--out", "out", cwd=tmp_path, ok=False)
-    assert finished.status == 1 and not (tmp_path / "out").exists()
+    assert finished.status == 2 and not (tmp_path / "out").exists()
     assert re.fullmatch(
         r"sut-prepare parallel_text: error: bad is not UTF-8 text \(near line [1-5]\): .*\n",
         finished.stderr,

@@ -253,7 +253,7 @@ def test_more_bad_input(
     (tmp_path / "file").write_text("")
     long = " ".join(["turn"] * 1100)
     for checkpoint, folder, out, arguments, expected in (
-        (trained, data, "file", [], "is a file: name a folder"),
+        (trained, data, "file", [], "is a file; choose another place"),
         (trained, data, "out", ["--sentence", long], "at most 1024 tokens long, but is 1101"),
         (trained, data, "out", ["--sentence", "turn left", "--target", long], "is 1101"),
         (trained, data, "out", ["--steps-by", "colour"], "has no column `colour`"),

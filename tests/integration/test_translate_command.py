@@ -317,8 +317,8 @@ def test_unknown_words_are_counted(trained: Path) -> None:
     records = [json.loads(line) for line in finished.stdout.splitlines()]
     assert [record["unknown_words"] for record in records] == [0, 2, 0, 2]
     assert finished.last_line == (
-        "sut-translate: 4 of 8 words, in 2 of 4 lines, are unknown to the model; the first are "
-        "`leap`, `LEAP`, `<unk>`."
+        "sut-translate: 4 of 8 source tokens, in 2 of 4 lines, are unknown to the model; the first "
+        "are `leap`, `LEAP`, `<unk>`."
     )
     assert "unknown" not in translate(trained, "--max-len-b", 5, stdin="jump\n").stderr
 

@@ -132,7 +132,7 @@ def test_every_model_is_built(column: str) -> None:
         (["--columns", "scan"], "columns ctl-backward, arithmetic, logical_inference-full, "),
         (["--size", "paper"], "has the sizes small, long, not `paper`"),
         (["--columns", "cogs"], "make them with `sut-experiment prepare matrix/cogs`"),
-        (["--draw"], "nor are there any in it"),
+        (["--draw"], "there are no runs in runs/matrix to draw: run them without --draw, or name"),
     ],
 )
 def test_bad_input(

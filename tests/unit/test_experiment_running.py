@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from sut_fairseq.checkpoints.progress import Progress
-from sut_fairseq.cli import _experiment_training
+from sut_fairseq.cli import _experiment_training, experiment
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import commands, grid, records, runs
 from sut_fairseq.experiments.commands import Machine
@@ -102,6 +102,24 @@ def test_a_refused_call_leaves_nothing_behind(
     assert not others[0].folder.exists()
     trainer.train(cells(tmp_path, seeds=(1, 2)))
     assert records.read_record(others[0].folder).updates == 9
+
+
+def test_a_dry_run_says_what_the_training_would_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    line = ["train", "contextual_retrieval", "--out", "run"]
+    assert experiment.main([*line, "--updates", "9"]) == 0
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir()
+    (checkpoints / "checkpoint_last.pt").touch()
+    assert experiment.main([*line, "--updates", "9", "--dry-run"]) == 0
+    assert capsys.readouterr().err == ""
+    assert experiment.main([*line, "--updates", "7", "--dry-run"]) == 2
+    shown = capsys.readouterr()
+    assert "--max-update 7" in shown.out
+    assert "run holds a run of other settings: " in shown.err and "(9, now 7)" in shown.err
 
 
 def test_a_run_that_saved_nothing_may_have_other_settings(

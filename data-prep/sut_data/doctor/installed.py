@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.doctor.finding import Finding, Ran, cores, numbers, run
+from sut_data.tables import counted
 
 PACKAGE = "sut_fairseq"
 INSTALL = "run `pip install .` in the repository"
@@ -111,7 +112,8 @@ def check_threads(found: dict[str, Any] | None) -> Finding:
     """Whether torch computes with as many threads as there are cores, at most."""
     usable, given = cores(), os.environ.get("OMP_NUM_THREADS")
     threads = found["threads"] if found else int(given) if given and given.isdigit() else usable
-    said = f"{usable} cores, {threads} threads" + (" (OMP_NUM_THREADS)" if given else "")
+    said = f"{counted(usable, 'core')}, {counted(threads, 'thread')}"
+    said += " (OMP_NUM_THREADS)" if given else ""
     if threads > usable:
         return Finding(
             "cores", said,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.errors import InputError
-from sut_data.files import is_abandoned, leftovers, own_mark, written_whole
+from sut_data.files import check_can_make, is_abandoned, leftovers, own_mark, written_whole
 
 STAMP = "prepared.json"
 ADDED = "added.json"  # a journal: the sets that a process is putting into a folder
@@ -142,7 +142,11 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     """Yield an empty folder beside `out`, where there is room for it, and delete it at the end.
 
     What killed runs left of the same purpose is deleted first.
+
+    Raises:
+        InputError: if there is no right to write beside `out`.
     """
+    check_can_make(out, str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(out, purpose)
     folder = out.with_name(f".{out.name}.{purpose}-{own_mark()}")

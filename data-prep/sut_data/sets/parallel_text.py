@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sut_data.command_line import Parser, whole_number
@@ -32,7 +32,7 @@ from sut_data.kit.preparation import typed
 from sut_data.text.further import add_sets, read_columns
 from sut_data.text.pairs import SIDES, SPLITS, Inputs, check_files, thin
 from sut_data.text.subwords import BPE_WORDS, SENTENCEPIECE_SENTENCES
-from sut_data.text.tokenization import TextSide
+from sut_data.text.tokenization import TextSide, has_moses_rules
 from sut_data.text.treatment import Counts, Treatment
 
 _REMEDY = (
@@ -182,10 +182,21 @@ def read_treatment(args: argparse.Namespace) -> Treatment:
     )
 
 
+def tell_unknown_languages(program: str, languages: Iterable[str]) -> None:
+    """Say which languages Moses has no rules for: one may be a typing error."""
+    for language in dict.fromkeys(languages):
+        if not has_moses_rules(language):
+            print(
+                f"{program}: Moses has no rules for `{language}`, so those for English apply.",
+                file=sys.stderr,
+            )
+
+
 def main(program: str, argv: Sequence[str]) -> None:
     """Check, reuse or build, and report."""
     args = make_parser(program).parse_args(argv)
     inputs, treatment = read_inputs(args), read_treatment(args)
+    tell_unknown_languages(program, args.moses or ())
     out: Path = args.out.resolve()
     check_fairseq()
     check_files(inputs)

@@ -178,6 +178,13 @@ class TextSide:
         return symbols
 
 
+def has_moses_rules(language: str) -> bool:
+    """Whether sacremoses knows a language, by its code; it treats all others as English."""
+    from sacremoses.corpus import NonbreakingPrefixes
+
+    return language in {*NonbreakingPrefixes().available_langs, "ja", "ko"}
+
+
 @lru_cache(maxsize=8)
 def text_side(language: str | None, subwords: str, model: Path | None) -> TextSide:
     """Return a side that keeps what it has loaded, for processes that get many chunks of text."""

@@ -16,7 +16,14 @@ import pytest
 
 from sut_data.command_line import Parser, run_command, seed, whole_number
 from sut_data.errors import InputError, check_choice
-from sut_data.files import check_writable, is_abandoned, leftovers, own_mark, written_whole
+from sut_data.files import (
+    check_can_make,
+    check_writable,
+    is_abandoned,
+    leftovers,
+    own_mark,
+    written_whole,
+)
 from sut_data.folders.prepared import hidden_folder
 from sut_data.main import main, set_files, summary
 from sut_data.tables import table
@@ -76,13 +83,13 @@ def _raise(error: BaseException) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("error", "status", "sentence"),
     [
-        (InputError("a,\n  b."), 1, "x: error: a, b."),
-        (FileNotFoundError(2, "No such file", "f"), 1, "x: error: `f`: No such file."),
+        (InputError("a,\n  b."), 2, "x: error: a, b."),
+        (FileNotFoundError(2, "No such file", "f"), 2, "x: error: `f`: No such file."),
         (KeyboardInterrupt(), 130, "x: interrupted."),
-        (ModuleNotFoundError("no", name="nice"), 1, f"nice is not installed for {sys.executable}"),
+        (ModuleNotFoundError("no", name="nice"), 2, f"nice is not installed for {sys.executable}"),
         (
             ModuleNotFoundError("no", name="subword_nmt.apply_bpe"),
-            1,
+            2,
             "this needs subword-nmt, which is not installed: run `pip install 'sut_fairseq[text]'`",
         ),
     ],
@@ -90,7 +97,7 @@ def _raise(error: BaseException) -> Callable[[], None]:
 def test_what_the_user_can_cause_is_one_sentence(
     error: BaseException, status: int, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command("x", _raise(error), bad_input=1) == status
+    assert run_command("x", _raise(error)) == status
     (line,) = capsys.readouterr().err.splitlines()
     assert sentence in line
 
@@ -211,6 +218,35 @@ def test_what_cannot_be_written_is_refused(
     assert str(refused.value) == f"--csv {path}{reason.format(tmp_path)}"
 
 
+@pytest.mark.parametrize(
+    ("name", "inside", "reason"),
+    [
+        ("new", False, None),
+        ("new/a/b", True, None),
+        ("there", True, None),
+        ("closed", False, None),
+        ("closed", True, "you have no right to write to {}/closed; choose another place."),
+        ("closed/a/b", False, "you have no right to write to {}/closed; choose another place."),
+        ("file/a", False, "{}/file is a file; choose another place."),
+        ("file", True, "{}/file is a file; choose another place."),
+    ],
+)
+def test_what_cannot_be_made_is_refused(
+    name: str, inside: bool, reason: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "closed").mkdir(0o500)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "access", lambda path, _: bool(os.stat(path).st_mode & 0o200))
+    path = tmp_path / name
+    if reason is None:
+        check_can_make(path, "--out x", inside=inside)
+        return
+    with pytest.raises(InputError) as refused:
+        check_can_make(path, "--out x", inside=inside)
+    assert str(refused.value) == f"--out x: {reason.format(tmp_path)}"
+
+
 def test_an_open_file_is_refused(tmp_path: Path) -> None:
     """As `--csv /dev/stdout > rows` names it: what else is printed would be lost."""
     with open(tmp_path / "rows", "w") as file:
@@ -291,7 +327,7 @@ def test_every_set_says_in_a_line_what_it_is(capsys: pytest.CaptureFixture[str])
 def test_an_unknown_set_is_refused_with_the_nearest(
     name: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([name, "--out", "o"]) == 1
+    assert main([name, "--out", "o"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
         f"sut-prepare: error: there is no data set `{name}`; did you mean `{near}"

@@ -318,7 +318,7 @@ def test_refusals(
     except SystemExit as ending:
         status = int(str(ending.code))
     (line,) = capsys.readouterr().err.splitlines()
-    assert status in (1, 2) and line.startswith("sut-prepare also: error: ")
+    assert status == 2 and line.startswith("sut-prepare also: error: ")
     assert sentence.format(text=text) in line
     assert content(out) == before
 
@@ -327,7 +327,7 @@ def test_folders_that_cannot_be_added_to(
     out: Path, files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refused(folder: Path) -> str:
-        assert main(["also", str(folder), "more", *map(str, files["more"])]) == 1
+        assert main(["also", str(folder), "more", *map(str, files["more"])]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         return line
 

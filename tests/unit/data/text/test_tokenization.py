@@ -16,6 +16,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from sut_data.errors import InputError
 from sut_data.files import read_lines
+from sut_data.sets.parallel_text import tell_unknown_languages
 from sut_data.text import tokenization
 from sut_data.text.tokenization import FILE, TextSide, load_tokenization, save_tokenization
 
@@ -263,3 +264,12 @@ def test_an_absent_model_is_refused(models: dict[str, TextSide], tmp_path: Path)
     (tmp_path / "codes").unlink()
     with pytest.raises(InputError, match="names codes, which is not there"):
         load_tokenization(tmp_path)
+
+
+def test_languages_without_moses_rules_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Theirs would be the English ones, even where `en` was meant and mistyped."""
+    tell_unknown_languages("x", ["de", "zh", "ja"])
+    assert capsys.readouterr().err == ""
+    tell_unknown_languages("x", ["uk", "en", "uk"])
+    sentence = "x: Moses has no rules for `uk`, so those for English apply.\n"
+    assert capsys.readouterr().err == sentence
