@@ -40,7 +40,7 @@ def find_start(folder: Path, suffix: str = "") -> Path | None:
     for updates, path in others:
         if _is_whole(path):
             logger.warning(
-                "%s is %s: going on from %s, the newest whole checkpoint, at update %d; %s",
+                "%s is %s: going on from %s, the newest intact checkpoint, at update %d; %s",
                 last.name,
                 "damaged" if there else "missing",
                 path,
@@ -50,7 +50,7 @@ def find_start(folder: Path, suffix: str = "") -> Path | None:
             return path
     if there or others:
         lost = _lost(max(known, default=0), exactly=progress is not None)
-        logger.warning("no checkpoint in %s is whole: the training begins anew; %s", folder, lost)
+        logger.warning("no checkpoint in %s is intact: the training begins anew; %s", folder, lost)
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from sut_fairseq.experiments.commands import words as option_words
@@ -107,9 +107,12 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> tuple[Group, Row
         return None
     if claim.splits and data.split not in claim.splits:
         return None
+    steps = claim.steps if record.size == "paper" else None
     for one in group.evaluations():
         asked = one.asked
-        if not asked.plain or asked.subset != experiment.evaluation.subset:
+        if asked.steps != steps or not replace(asked, steps=None).plain:
+            continue
+        if asked.subset != experiment.evaluation.subset:
             continue
         if claim.measure not in one.measures():
             continue

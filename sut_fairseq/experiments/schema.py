@@ -149,6 +149,8 @@ class Claim:
         measure: which number, a key of `MEASURES`.
         paper: the paper's number; None where no paper has one.
         bar: what ours has to reach, or to stay at or below where less is better.
+        steps: of the encoder, in the paper's evaluation; None: as many as in its training. Runs of
+            other sizes count with the steps of their training.
         budget: size and length of the paper's training, in words.
     """
 
@@ -159,6 +161,7 @@ class Claim:
     measure: str = "percent"
     paper: float | None = None
     bar: float
+    steps: int | None = None
     budget: str = ""
 
 

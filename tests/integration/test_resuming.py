@@ -244,8 +244,8 @@ def test_a_damaged_last_checkpoint(
     state = "missing" if how == "missing" else "damaged"
     start = tmp_path / "checkpoint_2_8.pt"
     assert (
-        f"{last.name} is {state}: going on from {start}, the newest whole checkpoint, at update 8; "
-        f"{lost}" in resumed.stdout
+        f"{last.name} is {state}: going on from {start}, the newest intact checkpoint, at update "
+        f"8; {lost}" in resumed.stdout
     )
     kept = {path.name for path in tmp_path.glob("*.damaged*")}
     assert kept == {"checkpoint_2_9.pt.damaged"} | (
@@ -291,7 +291,7 @@ def test_nothing_whole_is_left(data: Path, whole: tuple[Finished, Path], tmp_pat
     damaged = last.read_bytes()
     anew = train(data, tmp_path, *TINY)
     assert (
-        f"no checkpoint in {tmp_path} is whole: the training begins anew; 12 updates are lost"
+        f"no checkpoint in {tmp_path} is intact: the training begins anew; 12 updates are lost"
         in (anew.stdout)
     )
     assert [line["num_updates"] for line in curve(anew)] == ["1", "2"]

@@ -119,7 +119,7 @@ def test_the_newest_whole_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
         cut(last)
         assert find_start(tmp_path) == tmp_path / name
         assert caplog.messages[-1] == (
-            f"checkpoint_last.pt is damaged: going on from {tmp_path / name}, the newest whole "
+            f"checkpoint_last.pt is damaged: going on from {tmp_path / name}, the newest intact "
             f"checkpoint, at update {updates}; {30 - updates} updates are lost"
         )
         damaged = tmp_path / name
@@ -128,7 +128,7 @@ def test_the_newest_whole_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     cut(last)
     assert find_start(tmp_path) is None
     assert caplog.messages[-1] == (
-        f"no checkpoint in {tmp_path} is whole: the training begins anew; 30 updates are lost"
+        f"no checkpoint in {tmp_path} is intact: the training begins anew; 30 updates are lost"
     )
     kept = {path.name for path in tmp_path.glob("*.damaged*")}
     lasts = {

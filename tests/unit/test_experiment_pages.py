@@ -60,6 +60,17 @@ def test_the_papers_size(tmp_path: Path) -> None:
     assert report.called(found.groups[0]).endswith("--size paper --change-length --seeds 1")
 
 
+def test_steps_of_the_papers_evaluation(tmp_path: Path) -> None:
+    """Only at its size: other sizes are made for other numbers of steps."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    evaluate(path, FORWARD, {"all": 99.0}, Asked(by="length", steps=24))
+    assert verdict([path], steps=24).verdict is Verdict.NOT_MET
+    as_size(path, "paper", updates=None)
+    assert verdict([path], steps=24).verdict is Verdict.AT_SIZE
+    assert verdict([path]).verdict is Verdict.NOT_MET
+    assert verdict([path], steps=20).verdict is Verdict.NOT_RUN
+
+
 def test_a_file_of_the_users_with_the_name_of_ours(tmp_path: Path) -> None:
     """Its runs say nothing about our claims."""
     path = run(tmp_path, "ndr", 1, {"all": 99.0})
@@ -116,9 +127,21 @@ def test_unfinished_trainings_are_named(
     monkeypatch.setattr(_experiment_evaluation, "by_groups", lambda *of_run: None)
     runs = [run(tmp_path, "ndr", seed, {"all": 99.0}) for seed in (1, 2)]
     with_sessions(runs[1], replace(SESSION, outcome="interrupted"))
+    (runs[1] / "checkpoints").mkdir()
+    (runs[1] / "checkpoints" / "checkpoint_last.pt").touch()
     assert experiment.main([command, *map(str, runs)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"{runs[1]} is not finished: its results are those of the training so far."
+
+
+def test_a_run_that_saved_nothing_has_no_results_so_far(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run(tmp_path, "ndr", 1, {})
+    with_sessions(path, replace(SESSION, outcome="interrupted"))
+    assert experiment.main(["evaluate", str(path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"error: {path} has no checkpoints/checkpoint_best.pt: train first.")
 
 
 def test_an_evaluation_counts_from_its_beginning(
