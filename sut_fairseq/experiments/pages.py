@@ -167,4 +167,4 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
         draw.table(table, folder / picture)
         write_cells(table, folder / rows)
         parts.append(f"![{table.summary.title}]({picture})\n\n[CSV]({rows})")
-    return "\n\n".join(parts) + "\n\n" + report.markdown(groups)
+    return "\n\n".join(parts) + "\n\n" + report.folded(groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.preparing import folder_of
 from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.published import ALL
 from sut_fairseq.experiments.reading import is_file
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Evaluations, Group, Row
@@ -17,6 +19,11 @@ from sut_fairseq.experiments.running import PROGRAM_NAME
 from sut_fairseq.experiments.schema import MEASURES, Experiment, shown
 from sut_fairseq.experiments.summaries import Table, tables
 
+_FOLDED = (
+    "Each line stands for runs that differ only in the seed: open it for their command, code, "
+    "data, machine, time and results by group. After the colon: the result on the whole set, with "
+    "the deviation over seeds and the paper's number in brackets."
+)
 _COSTS = {
     "skipped": ("skipped", "{:.1%}"),
     "encoder_depth": ("encoder depth", "{:.2f}"),
@@ -29,8 +36,31 @@ def markdown(groups: Sequence[Group]) -> str:
     """The summaries, then a section for all runs with the same settings: what made them, and their
     results.
     """
-    summaries = [_summary(table) for table in tables(groups)]
-    return "\n\n".join([*summaries, *(_section(group) for group in groups)]) + "\n"
+    sections = [f"## {group.title}\n\n{_section(group)}" for group in groups]
+    return "\n\n".join([*map(_summary, tables(groups)), *sections]) + "\n"
+
+
+def folded(groups: Sequence[Group]) -> str:
+    """The same as HTML in Markdown in which a section shows its title and result until opened."""
+    sections = [
+        # The attribute is for MkDocs; GitHub reads Markdown after a blank line anyway.
+        f'<details markdown="1">\n<summary>{html.escape(_headline(group), quote=False)}</summary>'
+        f"\n\n{_section(group)}\n\n</details>"
+        for group in groups
+    ]
+    parts = [*map(_summary, tables(groups)), f"## Runs\n\n{_FOLDED}", *sections]
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(group: Group) -> str:
+    """The title, and the result on the whole usual set if there is one."""
+    for one in group.evaluations():
+        if not one.asked.plain or one.asked.subset != group.experiment.evaluation.subset:
+            continue
+        for row in one.rows_of(one.measures()[0], by_group=False):
+            if row.group == ALL:
+                return f"{group.title}: {_cell(row)}"
+    return group.title
 
 
 def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
@@ -73,7 +103,7 @@ def _cell(row: Row | None) -> str:
 
 
 def _section(group: Group) -> str:
-    parts = [f"## {group.title}", f"`{called(group)}`", _runs(group)]
+    parts = [f"`{called(group)}`", _runs(group)]
     evaluations = group.evaluations()
     parts += [
         _results(one.asked, measure, found, _costs(one))

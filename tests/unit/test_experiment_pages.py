@@ -293,6 +293,19 @@ def test_pages(tmp_path: Path) -> None:
     page = (folder / "ctl.md").read_text()
     assert drawn == ["ctl-curves.png"] and "(pictures/ctl-curves.png)" in page
     assert "A longer training did not help." in page and "| 9 | 10 | 97.00 |" in page
+    title = "ctl (forward), ndr, small, 5 updates: 98.50 (100)"
+    assert f"<summary>{title}</summary>\n\n`sut-experiment train ctl " in page
+    assert page.count("<details") == page.count("</details>") == 1
+
+
+def test_folded_sections(tmp_path: Path) -> None:
+    """Titles are no markup, and say nothing of runs that have no result on the whole set."""
+    path = run(tmp_path, "ndr", 1, {"9": 97.0})
+    own = {"source-lang": "<b>"}
+    records.write_record(path, replace(records.read_record(path), options=own))
+    page = report.folded(results.collect([path]))
+    title = "ctl (forward), ndr, small, 5 updates, --source-lang '&lt;b&gt;'"
+    assert f"<summary>{title}</summary>" in page
 
 
 def test_curves_are_drawn(tmp_path: Path) -> None:
