@@ -188,7 +188,7 @@ def test_resuming_with_other_labels(model: list[str], data: Path, tmp_path: Path
         ({"test.tgt": "low\nmid low\n"}, "pair 1 of the split `test` has a target of 2 words"),
         ({"test.tgt": "low\nhigh\n"}, "pair 1 of the split `test` has a label that training"),
         ({"test.size": "1\n"}, "has 1 values, but the split has 2 sentence pairs"),
-        ({"test.size": None}, "has no column `size`; its columns are: none."),
+        ({"test.size": None}, "has no column `size`; its columns are: none; source_length and"),
     ],
     ids=["two words", "unseen label", "short column", "no column"],
 )
