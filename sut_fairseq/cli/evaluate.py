@@ -27,8 +27,8 @@ from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments.csv_files import write_csv
+from sut_fairseq.inference.device import usable_device
 from sut_fairseq.inference.files import find_checkpoint
-from sut_fairseq.inference.model import usable_device
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
 from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask

@@ -53,7 +53,7 @@ class AbsoluteErrorCriterion(FairseqCriterion):
                 "--criterion absolute_error needs a model that predicts a number for each target, "
                 f"{tuple(target.shape)} here, but got {tuple(predictions.shape)}."
             )
-        loss = F.l1_loss(predictions.float(), target, reduction="sum")
+        loss = F.l1_loss(predictions.float(), target.float(), reduction="sum")
         size = target.numel()
         log = {"loss": loss.data, "ntokens": size, "nsentences": len(target), "sample_size": size}
         return counted(sample, loss, size, log)

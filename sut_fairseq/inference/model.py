@@ -21,6 +21,7 @@ from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.sentences import Reader
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.inference.device import usable_device
 from sut_fairseq.inference.files import ModelFiles, find_model
 from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
 from sut_fairseq.inference.sharing import sharing_weights
@@ -375,25 +376,3 @@ def _listed(lines: Iterable[str]) -> list[str]:
     for line in listed:
         check(isinstance(line, str), "lines", "a list of texts", f"one with {line!r:.40}")
     return listed
-
-
-def usable_device(name: str | None) -> torch.device:
-    """The device of a name, if there is one here; None: a GPU where there is one.
-
-    Raises:
-        InputError: there is no such device.
-    """
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-        if device.type == "meta":
-            raise RuntimeError("it computes nothing")
-    except (RuntimeError, AssertionError) as error:
-        # torch answers a device that is not there with an AssertionError or several lines.
-        raise InputError(
-            f"The device {name} cannot be used here; `cpu` always can, and `cuda` with a GPU and a "
-            f"torch that was built for it."
-        ) from error
-    return device

@@ -169,7 +169,9 @@ class RetrievalSets(FairseqDataset):
             "nsentences": len(samples),
             "ntokens": target.numel(),
             "net_input": {"objects": self.rule.features(chosen)},
-            "target": target,
+            # fairseq rounds each float32 tensor of a batch under --fp16 and --bf16: a float64 one
+            # stays exact.
+            "target": target.double(),
         }
 
     def num_tokens(self, index: int) -> int:

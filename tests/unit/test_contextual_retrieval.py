@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from fairseq.logging import metrics as fairseq_metrics
+from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
 from sut_fairseq.analysis import retrieval
@@ -126,9 +127,8 @@ def test_batches() -> None:
     batch = dataset.collater([dataset[3], dataset[7]])
     assert batch["net_input"]["objects"].shape == (2, 10, 14) and batch["target"].shape == (2, 10)
     assert batch["nsentences"] == 2 and batch["ntokens"] == 20
-    torch.testing.assert_close(
-        batch["target"], task.rule.targets(dataset.sets.select([3, 7])), rtol=0, atol=0
-    )
+    targets = task.rule.targets(dataset.sets.select([3, 7]))
+    torch.testing.assert_close(batch["target"].float(), targets, rtol=0, atol=0)
     iterator = task.get_batch_iterator(dataset, max_sentences=200, seed=1, epoch=2)
     assert sum(one["nsentences"] for one in iterator.next_epoch_itr()) == 512
 
@@ -217,6 +217,24 @@ def test_mean_absolute_error() -> None:
     with fairseq_metrics.aggregate(new_root=True) as logged:
         AbsoluteErrorCriterion.reduce_metrics(logs)
     assert float(logged.get_smoothed_values()["loss"]) == 1  # of all targets, not of batches
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_targets_are_not_rounded(precision: str) -> None:
+    """fairseq's trainer rounds the float32 tensors of a batch: the objects, not the targets."""
+    common = SimpleNamespace(**{"fp16": False, "bf16": False, precision: True})
+    trainer = SimpleNamespace(cfg=SimpleNamespace(common=common))
+    task = task_of()
+    task.load_dataset("train")
+    batch = task.dataset("train").collater(list(range(8)))
+    rounded = Trainer._fp_convert_sample(trainer, batch)
+    assert rounded["net_input"]["objects"].dtype.itemsize == 2
+    criterion = AbsoluteErrorCriterion(task)
+    half = batch["target"].to(rounded["net_input"]["objects"].dtype)
+    loss, size, _ = criterion(lambda objects: (half, {}), rounded)
+    error = (half.double() - batch["target"]).abs().sum()
+    assert loss.dtype == torch.float32 and size == 80 and float(error) > 0
+    torch.testing.assert_close(loss.double(), error, rtol=1e-4, atol=0)
 
 
 def test_it_is_learned() -> None:
