@@ -128,7 +128,7 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
 def test_unfinished_trainings_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = [looked_up(tmp_path, "additive", "noisy", seed, 0.0) for seed in (1, 2)]
+    runs = [looked_up(tmp_path, "transformer_xl", "noisy", seed, 0.0) for seed in (1, 2)]
     record = records.read_record(runs[1])
     unfinished = replace(record, sessions=[replace(SESSION, outcome="killed")])
     records.write_record(runs[1], unfinished)
