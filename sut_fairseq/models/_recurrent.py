@@ -90,9 +90,16 @@ class RecurrentEncoder(FairseqEncoder):
 class _Decoded:
     """What incremental decoding keeps between tokens."""
 
-    def __init__(self, state: DecoderState) -> None:
+    def __init__(self, state: DecoderState, source: Source) -> None:
         self.state = state
         self.length = 0
+        # Of the last token, for the stop gate, `(batch, 1, num_words)`.
+        self.weights = source.states.new_zeros(source.states.shape[0], 1, source.states.shape[1])
+
+    def select(self, chosen: Tensor) -> None:
+        """Take these sentences."""
+        self.state = self.state.select(chosen)
+        self.weights = self.weights.index_select(0, chosen)
 
 
 class _Seen:
@@ -153,7 +160,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         source = Source(encoder_out["encoder_out"][0].transpose(0, 1), lengths)
         decoded = None if incremental_state is None else incremental_state.get(self._cache_key)
         if decoded is None:
-            decoded = _Decoded(self.writer.start(encoder_out["final"][0], source))
+            decoded = _Decoded(self.writer.start(encoder_out["final"][0], source), source)
             if incremental_state is not None:
                 incremental_state[self._cache_key] = decoded
         offset = decoded.length
@@ -176,7 +183,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 observer.saw("cross_attention.weights", weights_of_groups)
         scores = self.output_layer(outputs)
         if self.stop_gate is not None:
-            scores = self.stop_gate(scores, weights, lengths)
+            scores = self.stop_gate(scores, torch.cat([decoded.weights, weights], dim=1), lengths)
+            decoded.weights = weights[:, -1:]
         return scores, {"attn": [attention]}
 
     def _by_column(self, weights: Tensor, encoder_out: dict[str, Any]) -> Tensor:
@@ -193,7 +201,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Select beams, `new_order` `(new_batch,)`, in what `forward` keeps between tokens."""
         decoded = incremental_state.get(self._cache_key)
         if decoded is not None:
-            decoded.state = decoded.state.select(new_order)
+            decoded.select(new_order)
 
     def max_positions(self) -> int:
         return self._max_positions

@@ -58,7 +58,7 @@ class RecurrentTranslationConfig(TokenOptions):
     stop_gate: bool = field(
         default=False,
         metadata={
-            "help": "the end token's probability comes from the attention on the last source word "
+            "help": "the end token's probability comes from the attention on the last source words "
             "alone, so that the model cannot learn to count"
         },
     )

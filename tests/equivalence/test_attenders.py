@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -194,28 +195,45 @@ def test_content_needs_no_lengths(name: str) -> None:
 
 def test_the_stop_gate_sees_only_where_attention_rests() -> None:
     gate = StopGate(end=2).double()
-    scores, weights = normal(2, 3, 5), normal(2, 3, 4, seed=1).softmax(-1)
-    lengths = torch.tensor([4, 2])
+    scores, rested = normal(2, 3, 5), normal(2, 4, 4, seed=1)
+    weights = rested.softmax(-1)
+    lengths = torch.tensor([4, 1])
+    # It starts as the attention on the last word.
+    last = torch.stack([weights[0, 1:, 3], weights[1, 1:, 0]])
+    probabilities = gate(scores, weights, lengths).exp()
+    torch.testing.assert_close(probabilities[..., 2], last)
+    with torch.no_grad():
+        gate.scale.copy_(torch.tensor([0.7, -0.4, 1.3]))
+        gate.shift.fill_(0.2)
     log_probabilities = gate(scores, weights, lengths)
     probabilities = log_probabilities.exp()
     torch.testing.assert_close(probabilities.sum(-1), torch.ones(2, 3).double())
-    last = torch.stack([weights[0, :, 3], weights[1, :, 1]])
-    torch.testing.assert_close(probabilities[..., 2], last)
+    for sentence, length in enumerate(lengths.tolist()):
+        for token in range(3):
+            before, now = weights[sentence, token].tolist(), weights[sentence, token + 1].tolist()
+            rests = (now[length - 1], before[length - 1], before[max(length - 2, 0)])
+            evidence = [math.log(m / (1 - m)) for m in rests]
+            log_odds = 0.7 * evidence[0] - 0.4 * evidence[1] + 1.3 * evidence[2] + 0.2
+            expected = 1 / (1 + math.exp(-log_odds))
+            assert float(probabilities[sentence, token, 2]) == pytest.approx(expected, rel=1e-6)
     # Scores, the end token's among them, decide about the others alone.
-    others = scores[..., [0, 1, 3, 4]].softmax(-1) * (1 - last.unsqueeze(-1))
+    others = scores[..., [0, 1, 3, 4]].softmax(-1) * (1 - probabilities[..., 2:3])
     torch.testing.assert_close(probabilities[..., [0, 1, 3, 4]], others)
     (gradient,) = torch.autograd.grad(log_probabilities[..., 2].sum(), scores, retain_graph=True)
     assert not gradient.any()
     log_probabilities.square().sum().backward()
     for parameter in gate.parameters():
-        assert parameter.grad is not None and parameter.grad.abs() > 0
+        assert parameter.grad is not None and parameter.grad.all()
+    assert rested.grad is None  # the end does not shape the attention
 
 
 def test_the_stop_gate_where_attention_is_certain() -> None:
     """Log-probabilities and gradients stay finite where no attention, or all of it, rests there."""
     gate = StopGate(end=0)
-    weights = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], requires_grad=True)
-    result = gate(torch.zeros(1, 2, 3), weights, torch.tensor([2]))
+    weights = torch.tensor([[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    scores = torch.zeros(1, 2, 3, requires_grad=True)
+    result = gate(scores, weights, torch.tensor([2]))
     assert result.isfinite().all()
     result.sum().backward()
-    assert weights.grad is not None and weights.grad.isfinite().all()
+    for variable in (scores, *gate.parameters()):
+        assert variable.grad is not None and variable.grad.isfinite().all()

@@ -1,4 +1,4 @@
-"""A stop that cannot count: the end comes when attention rests on the last source word."""
+"""A stop that cannot count: the end comes when attention has arrived at the end of the source."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from torch import Tensor, nn
 
 from sut_fairseq.modules.precision import exact
 
-_CLEAR = 1e-6  # keeps log-odds finite
+_CLEAR = 1e-4  # keeps log-odds finite
 
 
 class StopGate(nn.Module):
     """The probability of the end token from where attention rests, and from nothing else.
 
-    P(end) = sigmoid(scale * logit(m) + shift), m the weight of the last source word; the other
-    words share the rest as their scores say. The decoder's state, which can count tokens, has no
-    part in it. It starts as P(end) = m.
+    P(end) = sigmoid(a logit(m) + b logit(m') + c logit(m'') + d), where m is the attention on the
+    last source word, m' the same one token earlier, and m'' what was then on the word before the
+    last. So the end may come with the last word, as where sources end with a full stop, or one
+    token after it. The other words share the rest as their scores say.
+
+    The decoder's state, which can count tokens, has no part in it. No gradient flows from the end
+    into the attention either: attention that is shaped by the end learns to count, and leaps to
+    the last word after as many tokens as in training. It starts as P(end) = m.
 
     Args:
         end: index of the end token.
@@ -25,7 +30,7 @@ class StopGate(nn.Module):
     def __init__(self, end: int) -> None:
         super().__init__()
         self.end = end
-        self.scale = nn.Parameter(torch.ones(()))
+        self.scale = nn.Parameter(torch.tensor([1.0, 0.0, 0.0]))
         self.shift = nn.Parameter(torch.zeros(()))
 
     def forward(self, scores: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
@@ -33,15 +38,20 @@ class StopGate(nn.Module):
 
         Args:
             scores: `(batch, width, vocabulary)`.
-            weights: attention, `(batch, width, num_keys)`.
-            lengths: number of source words, `(batch,)`; the last one is where attention may rest.
+            weights: attention of the token before the first one (0 if there is none) and of each
+                token, `(batch, 1 + width, num_keys)`.
+            lengths: number of source words, `(batch,)`.
 
         Returns:
             log-probabilities of the shape of `scores`, float32 or better.
         """
-        last = (lengths - 1).view(-1, 1, 1).expand(-1, weights.shape[1], 1)
-        mass = exact(weights).gather(2, last).clamp(_CLEAR, 1 - _CLEAR)
-        log_odds = self.scale * mass.logit() + self.shift
+        weights = exact(weights.detach())
+        now, before = weights[:, 1:], weights[:, :-1]
+        last = (lengths - 1).view(-1, 1, 1).expand(-1, scores.shape[1], 1)
+        rests = (now.gather(2, last), before.gather(2, last), before.gather(2, (last - 1).relu()))
+        evidence = torch.cat(rests, dim=2).clamp(_CLEAR, 1 - _CLEAR).logit()
+        # Products and a sum, not `@`: autocast would run a matrix product in half precision.
+        log_odds = (self.scale * evidence).sum(dim=2, keepdim=True) + self.shift
         end = torch.zeros(scores.shape[-1], dtype=torch.bool, device=scores.device)
         end[self.end] = True
         others = exact(scores).masked_fill(end, -torch.inf).log_softmax(dim=-1)
