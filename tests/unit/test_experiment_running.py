@@ -9,6 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,17 @@ def test_lengths_that_a_run_cannot_get(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(InputError, match=r"other settings: [^;]*dropout.*; choose another --out"):
         trainer.train([other])
     assert records.read_record(shorter.folder) == before
+
+
+def test_a_session_that_was_killed_ended_with_its_log(tmp_path: Path) -> None:
+    began = replace(_FINISHED, outcome="running", started="2026-01-01T10:00:00+00:00")
+    assert records.closed(tmp_path, _FINISHED) is _FINISHED
+    lost = records.closed(tmp_path, began)  # before it wrote a line
+    assert (lost.outcome, lost.seconds) == ("killed", 0.0)
+    log = tmp_path / records.LOG
+    log.touch()
+    end = datetime(2026, 1, 1, 10, 2, tzinfo=UTC).timestamp()
+    os.utime(log, (end, end))
+    killed = records.closed(tmp_path, began)
+    assert (killed.outcome, killed.seconds) == ("killed", 120.0)
+    assert killed.ended == records.stamp(datetime(2026, 1, 1, 10, 2, tzinfo=UTC))
