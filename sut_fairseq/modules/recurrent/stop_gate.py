@@ -16,8 +16,8 @@ class StopGate(nn.Module):
 
     P(end) = sigmoid(a logit(m) + b logit(m') + c logit(m'') + d), where m is the attention on the
     last source word, m' the same one token earlier, and m'' what was then on the word before the
-    last. So the end may come with the last word, as where sources end with a full stop, or one
-    token after it. The other words share the rest as their scores say.
+    last (m' where there is one word). So the end may come with the last word, as where sources end
+    with a full stop, or one token after it. The other words share the rest as their scores say.
 
     The decoder's state, which can count tokens, has no part in it. No gradient flows from the end
     into the attention either: attention that is shaped by the end learns to count, and leaps to
