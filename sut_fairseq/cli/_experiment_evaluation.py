@@ -134,13 +134,13 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
     record = records.read_record(run)
-    if arguments.data is not None and record.data.folder:
-        given = provenance.describe_data(Path(arguments.data))
-        if given.digest == record.data.digest:  # its own data, wherever they lie now
-            record = replace(record, data=replace(record.data, folder=given.folder))
-            arguments = argparse.Namespace(**{**vars(arguments), "data": None})
     experiment = reading.read(record.experiment)
     usual = experiment.evaluation
+    if arguments.data is not None and record.data.folder:
+        given = provenance.describe_data(Path(arguments.data))
+        if evaluating.is_its_own(record, given, arguments.subset or usual.subset):
+            record = replace(record, data=replace(record.data, folder=given.folder))
+            arguments = argparse.Namespace(**{**vars(arguments), "data": None})
     if not record.finished() and records.has_saved(run, record):
         print(results.unfinished(run), file=sys.stderr)
     if arguments.sweep is not None and arguments.alpha_threshold is not None:
@@ -196,7 +196,7 @@ def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> 
     with tqdm(total=sets, desc=subset, unit="set", disable=None) as bar:
         errors = retrieval.absolute_errors(model, task, subset, bar.update)
     asked = Asked(subset=subset, by=experiment.evaluation.by)
-    paper = published(experiment, record.data, subset, record.model, asked.by)
+    paper = published(experiment, record.data, subset, record.model, asked.by, record.without)
     rows = [
         {"group": name, "sentences": str(count), "absolute_error": f"{error:.6f}"}
         for name, (count, error) in errors.items()
@@ -216,7 +216,12 @@ def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> 
 
 
 def _translate(
-    arguments: argparse.Namespace, data: Path, checkpoints: Path, usual: Evaluation
+    arguments: argparse.Namespace,
+    data: Path,
+    checkpoints: Path,
+    usual: Evaluation,
+    *,
+    other_data: bool = False,
 ) -> dict[str, Any]:
     options = translation.Options(
         subset=arguments.subset or usual.subset,
@@ -228,12 +233,15 @@ def _translate(
         max_tokens=arguments.max_tokens or 4096,
         cpu=arguments.cpu,
     )
+    out: Path | None = arguments.out
+    if out is None and other_data:  # beside the results on the data of the training
+        out = checkpoints / f"evaluation-{options.name()}-{data.name}"
     start = time.monotonic()
 
     def say(sentence: str) -> None:
         print(f"[{time.monotonic() - start:4.0f} s] {sentence}", flush=True)
 
-    return translation.evaluate(data, checkpoints, arguments.out, options, say)
+    return translation.evaluate(data, checkpoints, out, options, say)
 
 
 def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, data: Data) -> None:
@@ -248,7 +256,9 @@ def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, 
     if kept:
         evaluating.check_name(run, asked, data)
     begun = records.stamp()
-    document = _translate(arguments, Path(data.folder), run / "checkpoints", usual)
+    other = arguments.data is not None
+    folder, checkpoints = Path(data.folder), run / "checkpoints"
+    document = _translate(arguments, folder, checkpoints, usual, other_data=other)
     if not kept:
         return
     rows = [
@@ -258,6 +268,7 @@ def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, 
     evaluated = Evaluated(
         asked=asked,
         data=data,
+        added=provenance.added_set(Path(data.folder), asked.subset),
         measure="BLEU and chrF",
         rows=rows,
         code=provenance.describe_code(),

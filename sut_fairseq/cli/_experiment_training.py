@@ -15,7 +15,7 @@ import torch
 from sut_data.command_line import forget_output
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
-from sut_fairseq.experiments.commands import Machine
+from sut_fairseq.experiments.commands import Machine, split_line
 from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Say, Trainer
 from sut_fairseq.experiments.runs import Run
 from sut_fairseq.experiments.training_process import ToldToStop
@@ -44,7 +44,7 @@ def listed(run: Run, arguments: argparse.Namespace) -> str:
 
     `arguments` are as of `train`.
     """
-    launcher = shlex.split(arguments.launcher)
+    launcher = split_line(arguments.launcher, "--launcher")
     machine = Machine(1 if arguments.gpus is None else arguments.gpus, launched=bool(launcher))
     there = (run.folder / records.RECORD).is_file()
     record = records.read_record(run.folder) if there else None
@@ -57,7 +57,7 @@ def listed(run: Run, arguments: argparse.Namespace) -> str:
 
 
 def _trainer(arguments: argparse.Namespace, gpus: int, say: Say, change_length: bool) -> Trainer:
-    launcher = shlex.split(arguments.launcher)
+    launcher = split_line(arguments.launcher, "--launcher")
     return Trainer(
         Machine(gpus, launched=bool(launcher)),
         jobs=arguments.jobs,

@@ -19,8 +19,8 @@ from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments import reading
 from sut_fairseq.experiments.commands import USER_DIR, program
 from sut_fairseq.experiments.evaluating import SCORE
-from sut_fairseq.experiments.json_files import write_json
-from sut_fairseq.experiments.provenance import describe_data, stamp_of
+from sut_fairseq.experiments.json_files import read_json, write_json
+from sut_fairseq.experiments.provenance import Data, describe_data
 from sut_fairseq.experiments.published import tables
 
 # Names of scores in tables, and their keys in results.json.
@@ -104,6 +104,8 @@ def evaluate(
             options.alpha_threshold,
         )
     out = out or checkpoints / f"evaluation-{options.name()}"
+    prepared = describe_data(data)
+    _check_out(out, prepared)
     out.mkdir(parents=True, exist_ok=True)
     # Results of an earlier call must not be mistaken for those of this one.
     for name in ("average.json", "generated.txt", "bleu.json", "macs.json", "results.json"):
@@ -126,10 +128,10 @@ def evaluate(
     at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
     cost = _json(macs.run, ["--path", averaged, *whole, *at], out / "macs.json")
 
-    about = stamp_of(data)
     document = {
-        **{name: about.get(name) for name in ("dataset", "split")},
-        "limited": about.get("limited", False),
+        **{name: getattr(prepared, name) or None for name in ("dataset", "split")},
+        "limited": prepared.limited,
+        "data": {"folder": str(data), "digest": prepared.digest},
         **{name: getattr(options, name) for name in ("subset", "beam", "lenpen")},
         "alpha_threshold": threshold,
         "checkpoints": chosen["checkpoints"],
@@ -138,9 +140,24 @@ def evaluate(
     }
     write_json(out / "results.json", document)
     say("done")
-    _print_table(document, _published(data, options.subset))
+    _print_table(document, _published(prepared, options.subset))
     print(f"MACs and steps are those of the model run on the references. JSON: {out}/results.json")
     return document
+
+
+def _check_out(out: Path, data: Data) -> None:
+    """Refuse to replace results on other data.
+
+    Raises:
+        InputError: if the folder has such results.
+    """
+    path = out / "results.json"
+    before = (read_json(path).get("data") if path.is_file() else None) or {}
+    if before.get("digest", data.digest) != data.digest:
+        raise InputError(
+            f"{out} has the results on {before.get('folder')}: name another folder for those on "
+            f"{data.folder} with --out, or move the old ones away."
+        )
 
 
 def _json(command: Callable[[list[str]], None], line: list[str], file: Path) -> dict[str, Any]:
@@ -210,9 +227,8 @@ def _print_chosen(chosen: dict[str, Any]) -> None:
         )
 
 
-def _published(data: Path, subset: str) -> dict[str, str]:
+def _published(prepared: Data, subset: str) -> dict[str, str]:
     """By score: the numbers of the experiment that these data are of, of all its models."""
-    prepared = describe_data(data)
     if prepared.dataset not in reading.known():
         return {}
     found: dict[str, list[str]] = {}

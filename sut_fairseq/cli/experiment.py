@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,8 +99,9 @@ def _prepare(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
     folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
     usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
-    size = "" if usual else f" --size {_SMALL}"
-    print(f"train on it: {NAME} train {arguments.name}{size} --data {folder}")
+    size = [] if usual else ["--size", _SMALL]
+    named = shlex.join([arguments.name, *size, "--data", str(folder)])
+    print(f"train on it: {NAME} train {named}")
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -127,7 +129,7 @@ def _train(arguments: argparse.Namespace) -> None:
         return
     train(runs, arguments, clock(), change_length=arguments.change_length)
     for run in runs:
-        print(f"evaluate it: {NAME} evaluate {run.folder}")
+        print(f"evaluate it: {NAME} evaluate {shlex.quote(str(run.folder))}")
 
 
 def _called(experiment: Experiment) -> str:
@@ -242,10 +244,11 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     for one in found:
-        base = folder / f"{one.experiment}-{one.name}"
-        summaries.write_cells(one, base.with_suffix(".csv"))
-        _experiment_figures.draw_table(one, base.with_suffix(".png"))
-        print(f"{one.summary.title}: {base}.png, {base}.csv", file=sys.stderr)
+        name = f"{one.experiment}-{one.name}"
+        picture, rows = folder / f"{name}.png", folder / f"{name}.csv"
+        summaries.write_cells(one, rows)
+        _experiment_figures.draw_table(one, picture)
+        print(f"{one.summary.title}: {picture}, {rows}", file=sys.stderr)
 
 
 def _keep(arguments: argparse.Namespace) -> None:

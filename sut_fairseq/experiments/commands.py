@@ -22,6 +22,18 @@ _OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu")
 _LOSSES = ("loss", "nll_loss")
 
 
+def split_line(line: str, where: str) -> list[str]:
+    """The words of a command line as a shell reads them.
+
+    Raises:
+        InputError: for a quotation without an end, saying `where` it stands.
+    """
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise InputError(f"{where} {line}: {str(error).lower()}.") from error
+
+
 @dataclass(frozen=True)
 class Machine:
     """What a command depends on besides the experiment.

@@ -73,6 +73,7 @@ class Evaluated:
     Attributes:
         asked: what it is of.
         data: what the model was run on.
+        added: a digest of the set, if it was added to the data later: theirs does not cover it.
         measure: what `percent` is of, in words.
         rows: cells by column, as in the CSV file; `group` and `percent` are among the columns.
         code: the program.
@@ -81,6 +82,7 @@ class Evaluated:
 
     asked: Asked
     data: Data
+    added: str = ""
     measure: str
     rows: list[dict[str, str]]
     code: Code
@@ -155,6 +157,15 @@ def data_of(record: Record, other: str | Path | None) -> Data:
     return data
 
 
+def is_its_own(record: Record, data: Data, subset: str) -> bool:
+    """Whether data are those of a run's training, wherever they lie now.
+
+    Two copies of them may have been given different sets of the same name, which are not the same.
+    """
+    there, here = (provenance.added_set(Path(one.folder), subset) for one in (record.data, data))
+    return data.digest == record.data.digest and there in ("", here)
+
+
 def check_name(run: Path, asked: Asked, data: Data) -> None:
     """Refuse to replace results on another folder whose name ends alike, as their files' names do.
 
@@ -162,13 +173,16 @@ def check_name(run: Path, asked: Asked, data: Data) -> None:
         InputError: if there are results by this name on other data from another folder.
     """
     path = run / f"{asked.name()}{SUFFIX}"
-    if asked.data is None or not path.is_file():
+    if not path.is_file():
         return
-    before = build(Evaluated, json_files.read_json(path), Place(path, {})).data
-    if before.folder != data.folder and before.digest != data.digest:
+    before = build(Evaluated, json_files.read_json(path), Place(path, {}))
+    same = before.added == provenance.added_set(Path(data.folder), asked.subset)
+    if asked.data is not None:
+        same = same and before.data.digest == data.digest
+    if before.data.folder != data.folder and not same:
         raise InputError(
-            f"{path} has the results on {before.folder}, and those on {data.folder} would have the "
-            "same name: rename one of the folders, or move the old results away."
+            f"{path} has the results on {before.data.folder}, and those on {data.folder} would "
+            "have the same name: rename one of the folders, or move the old results away."
         )
 
 
@@ -200,7 +214,7 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
     if asked.max_sentences is not None:
         line += ["--max-sentences", str(asked.max_sentences)]
     if not asked.thresholds and asked.steps is None and asked.max_sentences is None:
-        numbers = published(experiment, data, asked.subset, record.model, asked.by)
+        numbers = published(experiment, data, asked.subset, record.model, asked.by, record.without)
         if numbers:
             line += ["--published", *(f"{group}={one:g}" for group, one in numbers.items())]
     name = asked.name()
@@ -221,9 +235,11 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked, when: 
     """Write the file of an evaluation, begun at `when`, from the rows that `sut-evaluate` wrote."""
     with open(run / f"{asked.name()}.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+    data = data_of(record, asked.data)
     evaluated = Evaluated(
         asked=asked,
-        data=data_of(record, asked.data),
+        data=data,
+        added=provenance.added_set(Path(data.folder), asked.subset),
         measure=usual_measure(experiment),
         rows=rows,
         code=provenance.describe_code(),
@@ -237,6 +253,24 @@ def write(run: Path, name: str, evaluated: Evaluated) -> None:
     json_files.write_json(run / f"{name}{SUFFIX}", dataclasses.asdict(evaluated))
 
 
+def _check_rows(evaluated: Evaluated, path: Path) -> None:
+    """Refuse rows without a group, and results that are no numbers.
+
+    Raises:
+        InputError: naming the file.
+    """
+    try:
+        evaluated.sentences()
+        for measure in evaluated.measures():
+            evaluated.values(measure)
+    except (KeyError, ValueError) as error:
+        raise InputError(
+            f"{path} is damaged (its rows: {error}): evaluate the run again."
+        ) from error
+    if not evaluated.measures():
+        raise InputError(f"{path} is damaged (it has no results): evaluate the run again.")
+
+
 def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
     """The evaluations of what a run is now, the plain ones first, without a search before with.
 
@@ -247,6 +281,7 @@ def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
     for path in sorted(run.glob(f"*{SUFFIX}")):
         content, place = json_files.read_json(path), Place(path, {})
         evaluated = build(Evaluated, content, place)
+        _check_rows(evaluated, path)
         its_data = evaluated.asked.data is not None or evaluated.data.digest == record.data.digest
         if its_data and evaluated.when >= record.trained_until:
             found.append(evaluated)

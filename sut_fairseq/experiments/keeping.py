@@ -79,9 +79,15 @@ def _name(run: Path, record: Record) -> str:
 
 
 def _without_folders(document: Any) -> Any:
-    """A JSON document whose absolute paths begin with the last folders that say something."""
+    """A JSON document whose absolute paths begin with the last folders that say something.
+
+    Rows of results are left as they are: what begins with a slash there is data.
+    """
     if isinstance(document, dict):
-        return {key: _without_folders(value) for key, value in document.items()}
+        return {
+            key: value if key == "rows" else _without_folders(value)
+            for key, value in document.items()
+        }
     if isinstance(document, list):
         return [_without_folders(value) for value in document]
     if isinstance(document, str) and document.startswith("/"):

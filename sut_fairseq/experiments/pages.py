@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sut_data.files import written_whole
+from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import grid_results, report
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
 from sut_fairseq.experiments.grid import read_grid
-from sut_fairseq.experiments.reading import MATRIX, columns, known, read
+from sut_fairseq.experiments.reading import MATRIX, columns, is_ours, known, read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment, shown
@@ -52,11 +53,14 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
 
     Returns:
         the pages.
+
+    Raises:
+        InputError: if two experiments would have the same page.
     """
-    ours = [read(name) for name in known()]
+    experiments = _experiments(groups)
     (folder / PICTURES).mkdir(parents=True, exist_ok=True)
     written = []
-    for experiment in ours:
+    for experiment in experiments:
         own = [group for group in groups if group.experiment.path == experiment.path]
         if own:
             page = _page(experiment, own, folder, draw)
@@ -64,8 +68,24 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
     present = {path.stem for path in written}
     if any(group.first.experiment in columns() for group in groups):
         written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw)))
-    index = _index(check_claims(ours, groups), folder, present)
+    index = _index(check_claims(experiments, groups), folder, present)
     return [_write(folder / INDEX, index), *written]
+
+
+def _experiments(groups: Sequence[Group]) -> list[Experiment]:
+    """Those of the package, then the users' own ones that there are runs of."""
+    experiments = {name: read(name) for name in known()}
+    for group in groups:
+        one = group.experiment
+        if is_ours(one.path):
+            continue
+        other = experiments.setdefault(one.name, one).path
+        if other != one.path:
+            raise InputError(
+                f"{one.path} and {other} would have the same page: give one of the files another "
+                "name, and train under that."
+            )
+    return list(experiments.values())
 
 
 def _write(path: Path, text: str) -> Path:

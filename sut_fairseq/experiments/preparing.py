@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sut_data.folders.training import OF_EXPERIMENT
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.commands import split_line
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.typed import nearest
 
@@ -73,7 +74,8 @@ def prepare(
             f"{experiment.name} draws its data as it trains: there is nothing to prepare."
         )
     folder = out or folder_of(experiment, split)
-    words = shlex.split(experiment.prepare[split_of(experiment, split)])
+    split = split_of(experiment, split)
+    words = split_line(experiment.prepare[split], f"{experiment.path}: prepare.{split}:")
     folder.parent.mkdir(parents=True, exist_ok=True)
     line = [*words, "--out", str(folder), *more]
     environment = {**os.environ, OF_EXPERIMENT: experiment.name}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from sut_data.folders.binarise import LOG
-from sut_data.folders.prepared import without_added
+from sut_data.folders.prepared import set_of, without_added
 from sut_data.text.treatment import Counts
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
@@ -131,6 +131,13 @@ def describe_data(data: Path) -> Data:
         options=stamp.get("options") or [],
         digest=digest.hexdigest()[:16],
     )
+
+
+def added_set(data: Path, subset: str) -> str:
+    """A digest of the text of a set that was added to a prepared folder; empty for other sets."""
+    texts = stamp_of(data).get("also", {}).items()
+    own = {name: checksum for name, checksum in texts if set_of(name) == subset}
+    return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:16] if own else ""
 
 
 def _usual_log(path: Path) -> bytes:

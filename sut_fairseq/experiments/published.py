@@ -6,13 +6,14 @@ from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.schema import Experiment
 
 ALL = "all"  # the group of all sentences
+_OWN_TEXT = "parallel_text"  # what sut-prepare makes of a user's text does not name a data set
 
 
 def is_usual(experiment: Experiment, data: Data) -> bool:
     """Whether data are those that an experiment is about: whole, and prepared as its file says."""
     lines = [f" {line} " for line in experiment.prepare.values()]
     return (
-        data.dataset == experiment.dataset
+        (data.dataset or _OWN_TEXT) == (experiment.dataset or _OWN_TEXT)
         and not data.limited
         and all(any(f" {option} " in line for line in lines) for option in data.options)
     )
@@ -49,7 +50,15 @@ def tables(
 
 
 def published(
-    experiment: Experiment, data: Data, subset: str, model: str, by: str | None
+    experiment: Experiment,
+    data: Data,
+    subset: str,
+    model: str,
+    by: str | None,
+    without: str | None = None,
 ) -> dict[str, float]:
-    """Numbers of one model by group; nothing where the paper has none."""
-    return tables(experiment, data, subset, by).get(model, {})
+    """Numbers of one model by group; nothing where the paper has none.
+
+    They are of the whole model: one `without` some part of it has none.
+    """
+    return {} if without else tables(experiment, data, subset, by).get(model, {})

@@ -109,14 +109,17 @@ class Record:
         """How many updates there are, or epochs."""
         options = self.trainings[""]
         if "max-update" in options:
-            return f"{int(str(options['max-update'])):,} updates"
+            number = _whole(options["max-update"])
+            shown = options["max-update"] if number is None else f"{number:,}"
+            return f"{shown} updates"
         return f"{options.get('max-epoch', 'no limit of')} epochs"
 
     @property
     def all_updates(self) -> int | None:
         """Updates of all stages; None where a number of epochs limits one."""
-        numbers = [options.get("max-update") for options in self.trainings.values()]
-        return None if None in numbers else sum(int(str(number)) for number in numbers)
+        numbers = [_whole(options.get("max-update")) for options in self.trainings.values()]
+        known = [number for number in numbers if number is not None]
+        return sum(known) if len(known) == len(numbers) else None
 
     def key(self) -> tuple[Any, ...]:
         """What runs that differ in nothing but the seed have in common."""
@@ -149,7 +152,10 @@ def read_record(run: Path) -> Record:
         raise InputError(
             f"{run} is not the folder of a run: name one that `sut-experiment train` made."
         )
-    return build(Record, read_json(path), Place(path, {}))
+    record = build(Record, read_json(path), Place(path, {}))
+    if "" not in record.trainings:
+        raise InputError(f"{path} is damaged (no training in `trainings`): make the run again.")
+    return record
 
 
 def write_record(run: Path, record: Record) -> None:
@@ -213,6 +219,11 @@ def _runs_below(folder: Path) -> Iterator[Path]:
         if real in seen or RECORD in files:
             inner.clear()  # nothing further down is looked at
         seen.add(real)
+
+
+def _whole(value: Value) -> int | None:
+    """A whole number; None where it is something else, which fairseq-train has refused."""
+    return int(str(value)) if str(value).isdecimal() else None
 
 
 def _plain(value: Value) -> Value:

@@ -104,10 +104,10 @@ class Group:
 
         Runs that have not been, or not yet, are left out of the group of an evaluation.
         """
-        found: defaultdict[tuple[str, str], dict[Path, Evaluated]] = defaultdict(dict)
+        found: defaultdict[tuple[str, ...], dict[Path, Evaluated]] = defaultdict(dict)
         for run, record in self.runs.items():
             for one in read_evaluations(run, record):
-                found[one.asked.name(), one.data.digest][run] = one
+                found[one.asked.name(), one.data.digest, one.added][run] = one
         usual = self.experiment.evaluation.subset
 
         def rank(one: Evaluations) -> tuple[bool, bool, bool, bool]:
@@ -140,13 +140,13 @@ class Group:
             plain = [one.asked for one in read_evaluations(run, record) if one.asked.plain]
             if all(asked.subset != subset for asked in plain):
                 raise InputError(
-                    f"{run} has no result on `{subset}`: run `sut-experiment evaluate {run}"
-                    f"{option}` first."
+                    f"{run} has no result on `{subset}`: run `sut-experiment evaluate "
+                    f"{shlex.quote(str(run))}{option}` first."
                 )
-        folders = " ".join(map(str, self.runs))
+        folders = shlex.join(map(str, self.runs))
         raise InputError(
-            f"these runs have no results on `{subset}` in the same groups: run `sut-experiment "
-            f"evaluate {folders}{option}` first."
+            f"these runs have no results on the same `{subset}` in the same groups: run "
+            f"`sut-experiment evaluate {folders}{option}` first."
         )
 
     def cells(self, rows: Sequence[Row], subset: str) -> list[dict[str, str]]:
@@ -202,8 +202,9 @@ class Evaluations:
         asked, first = self.asked, self.each[0]
         paper: dict[str, float] = {}
         if asked.plain and measure == self.measures()[0]:
-            model = self.group.first.model
-            paper = published(self.group.experiment, first.data, asked.subset, model, asked.by)
+            record = self.group.first
+            about = (asked.subset, record.model, asked.by, record.without)
+            paper = published(self.group.experiment, first.data, *about)
         results = [one.values(measure) for one in self.each]
         groups = [name for name in results[0] if all(name in result for result in results)]
         if ALL in groups and not by_group:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sut_fairseq.experiments.csv_files import write_csv
-from sut_fairseq.experiments.evaluating import usual_measure
+from sut_fairseq.experiments.evaluating import usual_column, usual_measure
 from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import SUMMARISED, Experiment, Summary
@@ -57,7 +58,7 @@ class Table:
     @property
     def name(self) -> str:
         """For files: `table-3`."""
-        return "-".join(self.summary.title.lower().split())
+        return "-".join(re.findall(r"[\w.]+", self.summary.title.lower()))
 
     def cells(self) -> list[dict[str, str]]:
         """A row for each result, as text by column (`COLUMNS`)."""
@@ -129,19 +130,24 @@ def _results(
 ) -> list[Row]:
     """Results of a model on a split by group, of the runs with the most seeds."""
     size = summary.size or next(iter(experiment.sizes))
-    wanted = (experiment.path, split, model, size)
-    usual = experiment.evaluation
+    wanted = (experiment.path, model, size)
+    usual = (experiment.evaluation.subset, usual_column(experiment))
     fitting: list[list[Row]] = [[]]
     for group in groups:
         record = group.first
         data = record.data
-        of_group = (group.experiment.path, data.split, record.model, record.size)
-        own = record.without or record.options or record.own_length
-        if of_group != wanted or own or not is_usual(experiment, data):
+        if (group.experiment.path, record.model, record.size) != wanted:
+            continue
+        # Where there is one split only, the data need not say that they are.
+        if data.split != split and experiment.splits != [split]:
+            continue
+        if record.without or record.options or record.own_length:
+            continue
+        if not is_usual(experiment, data):
             continue
         for one in group.evaluations():
             asked = one.asked
-            if asked.plain and (asked.subset, asked.by) == (usual.subset, usual.by):
+            if asked.plain and (asked.subset, asked.by) == usual:
                 rows = one.rows_of(summary.measure)
                 if summary.by_split:
                     shown = summary.of_split.get(split, ALL)

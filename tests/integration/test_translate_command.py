@@ -536,6 +536,14 @@ def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
         (line_,) = [one for one in table.splitlines() if one.startswith(name)]
         assert line_.removeprefix(name).split()[0] == value
 
+    # Results on other data are not replaced; those of a run have folders of their own.
+    other = tmp_path / "other"
+    shutil.copytree(prepared, other)
+    (other / "dict.src.txt").write_text((prepared / "dict.src.txt").read_text() + "one 1\n")
+    line = ("evaluate", "--data", other, *folders[2:], "--cpu")
+    refused = run("sut-experiment", *line, cwd=tmp_path, ok=False)
+    assert f"out has the results on {prepared}: name another folder for those on" in refused.stderr
+
     # A run of an experiment knows its data, and its scores can be compared.
     data = provenance.describe_data(prepared)
     chosen = dict(experiment="multi30k", model="sut", size="small", seed=1)

@@ -50,6 +50,13 @@ def test_a_kept_run_is_read_like_the_run(tmp_path: Path, monkeypatch: pytest.Mon
         keeping.keep(path, tmp_path / "kept")
 
 
+def test_groups_that_look_like_paths_are_kept_as_they_are(tmp_path: Path) -> None:
+    groups = {"/a/b/c": 64.0, "/d/b/c": 54.0, "all": 60.0}
+    path = run(tmp_path, "ndr", 1, groups)
+    (one,) = read_evaluations(keeping.keep(path, tmp_path / "kept"), records.read_record(path))
+    assert one.values() == groups
+
+
 def test_a_run_is_kept_again_as_it_is_now(tmp_path: Path) -> None:
     """What it has no longer goes, what somebody put beside it stays."""
     path = run(tmp_path, "ndr", 1, {"all": 90.0})

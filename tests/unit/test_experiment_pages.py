@@ -298,6 +298,23 @@ def test_pages(tmp_path: Path) -> None:
     assert page.count("<details") == page.count("</details>") == 1
 
 
+def test_a_users_own_experiment_has_a_page(tmp_path: Path) -> None:
+    """Unless one of ours has that name."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    for name in ("mine", "ctl"):
+        own = tmp_path / f"{name}.yaml"
+        own.write_text(reading.read("ctl").path.read_text(encoding="utf-8"), encoding="utf-8")
+        records.write_record(path, replace(records.read_record(path), experiment=str(own)))
+        groups, folder = results.collect([path]), tmp_path / name
+        if name == "mine":
+            written = pages.write(groups, folder, DRAW_NOTHING)
+            assert [one.name for one in written] == ["index.md", "mine.md"]
+            assert "| [mine](mine.md) | forward, data router |" in written[0].read_text()
+        else:
+            with pytest.raises(InputError, match="would have the same page: give one of the files"):
+                pages.write(groups, folder, DRAW_NOTHING)
+
+
 def test_folded_sections(tmp_path: Path) -> None:
     """Titles are no markup, and say nothing of runs that have no result on the whole set."""
     path = run(tmp_path, "ndr", 1, {"9": 97.0})

@@ -14,7 +14,7 @@ from sut_data.folders import choosing
 from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.complexity import count
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import reading
+from sut_fairseq.experiments import preparing, reading
 from sut_fairseq.experiments.commands import Machine, Training, plan
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import published
@@ -239,10 +239,11 @@ def test_machines() -> None:
 def test_published_numbers(
     dataset: str, split: str, model: str, by: str, expected: dict[str, float]
 ) -> None:
-    """Only beside the same data, split and model."""
+    """Only beside the same data, split and whole model."""
     experiment = reading.read(dataset)
     data = Data(folder="", dataset=dataset, split=split)
     assert published(experiment, data, "test", model, by) == expected
+    assert published(experiment, data, "test", model, by, without="mim") == {}
     limited = Data(folder="", dataset=dataset, split=split, limited=True)
     assert published(experiment, limited, "test", model, by) == {}
     others = replace(data, options=["--sizes 9 9 9 9"])
@@ -281,3 +282,9 @@ def test_equal_macs() -> None:
             batch = untrained.random_batch(built, task, src_len=16, tgt_len=16)
             macs.append(count(built, [batch]).macs)
         assert macs[0] / macs[1] == pytest.approx(1, abs=0.05)
+
+
+def test_a_quotation_without_an_end(tmp_path: Path) -> None:
+    scan = replace(reading.read("scan"), prepare={"mine": "parallel_text --train it's.src a.tgt"})
+    with pytest.raises(InputError, match="prepare.mine: parallel_text .*: no closing quotation"):
+        preparing.prepare(scan, None, tmp_path / "out", [])

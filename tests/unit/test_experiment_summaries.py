@@ -214,3 +214,45 @@ def test_a_column_for_a_group_of_each_split(tmp_path: Path) -> None:
     page = report.markdown(results.collect(sorted(tmp_path.iterdir())))
     assert "| model | seeds | all | held_out |\n" in page
     assert "| compositional | 1 | 0.250 (0.1) | 0.250 (0.28) |\n" in page
+
+
+@pytest.mark.parametrize("dataset", ["dataset: parallel_text", ""])
+def test_translations_of_a_users_own_text(
+    dataset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their data name no split; each summary has files of its own, whatever its title."""
+    own = tmp_path / "my.v2.yaml"
+    own.write_text(
+        f"""{dataset}
+shows: two sizes
+metric: bleu
+prepare: {{mine: parallel_text}}
+models: {{sut: sut_tiny}}
+sizes: {{small: {{about: small}}}}
+evaluation: {{kind: translation}}
+summaries:
+- {{title: Table 9.1, splits: [mine]}}
+- {{title: Table 9.2 (a/b), splits: [mine], by_split: true}}
+"""
+    )
+    path = looked_up(tmp_path, "sut", "", 1, 0.5)
+    record = records.read_record(path)
+    data = replace(record.data, dataset="")
+    records.write_record(path, replace(record, experiment=str(own), size="small", data=data))
+    (path / "test-by-set.evaluation.json").unlink()
+    evaluated = Evaluated(
+        asked=Asked(by="score"),
+        data=data,
+        measure="BLEU and chrF",
+        rows=[{"group": "sacreBLEU", "percent": "30.5"}, {"group": "all", "percent": "31.5"}],
+        code=CODE,
+        when=EVALUATED,
+    )
+    write(path, evaluated.asked.name(), evaluated)
+    figures = tmp_path / "figures"
+    assert experiment.main(["report", str(path), "--figures", str(figures)]) == 0
+    assert "| sut | 1 | 30.50 |" in capsys.readouterr().out
+    names = ["my.v2-table-9.1", "my.v2-table-9.2-a-b"]
+    files = sorted(f"{name}.{ending}" for name in names for ending in ("csv", "png"))
+    assert sorted(one.name for one in figures.iterdir()) == files
+    assert "sacreBLEU,1,30.5000" in (figures / "my.v2-table-9.1.csv").read_text()

@@ -125,6 +125,14 @@ def test_two_runs_of_one_seed_are_refused(tmp_path: Path) -> None:
         results.collect([one, two])
 
 
+def test_the_papers_numbers_are_of_whole_models(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    record = records.read_record(path)
+    for without, paper in ((None, "100"), ("geometric", "")):
+        records.write_record(path, replace(record, without=without))
+        assert results.table(results.collect([path]), [], False)[0]["paper"] == paper
+
+
 def test_sets_like_training(tmp_path: Path) -> None:
     one = run(tmp_path, "geometric", 1, {"all": 16})
     evaluate(one, FORWARD, {"all": 90}, Asked(subset="valid", by="depth"))
@@ -299,7 +307,7 @@ def test_seeds_that_were_evaluated_in_other_ways_are_not_put_together(tmp_path: 
     (runs[0] / "test-by-depth.evaluation.json").unlink()
     evaluate(runs[0], FORWARD, {"9": 10.0, "all": 95.0}, Asked(by="source_length"))
     (group,) = results.collect(runs)
-    sentence = f"no results on `test` in the same groups: run .* {runs[0]} {runs[1]}` first"
+    sentence = f"on the same `test` in the same groups: run .* {runs[0]} {runs[1]}` first"
     with pytest.raises(InputError, match=sentence):
         results.table([group], [], by_group=True)
     for path, digest in zip(runs, ("d7", "d8")):
@@ -327,6 +335,74 @@ def test_the_runs_own_data_in_another_folder(
     for folder in (moved, str(tmp_path / "other")):
         assert experiment.main(["evaluate", str(path), "--data", folder]) == 0
     assert asked == [(moved, None), (data.folder, str(tmp_path / "other"))]
+
+
+def test_sets_that_were_added_to_copies_of_the_data(tmp_path: Path) -> None:
+    """The same data for a training, but results on different sets are not put together."""
+    folders, both = [], []
+    for name, text in (("data", "1"), ("copy", "2")):
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        (folders[-1] / "dict.src.txt").write_text("x 1")
+        stamp = {"dataset": "ctl", "also": {"news.src": text, "news.tgt": text}}
+        (folders[-1] / "prepared.json").write_text(json.dumps(stamp))
+        both.append(provenance.describe_data(folders[-1]))
+    assert both[0].digest == both[1].digest
+    ctl, asked = reading.read("ctl"), Asked(subset="news", by="depth")
+    runs = [run(tmp_path, "ndr", seed, {"all": 9.0}, data=both[0]) for seed in (1, 2)]
+    for path, data in zip(runs, both):
+        (path / "news-by-depth.csv").write_text("group,sentences,percent\nall,5,50\n")
+        record = replace(records.read_record(path), data=data)
+        evaluating.keep(path, record, ctl, asked, EVALUATED)
+    record = records.read_record(runs[0])
+    assert [evaluating.is_its_own(record, one, "news") for one in both] == [True, False]
+    assert evaluating.is_its_own(record, both[1], "test")
+    (group,) = results.collect(runs)
+    with pytest.raises(InputError, match="no results on the same `news`"):
+        group.on_subset("news")
+    evaluating.check_name(runs[0], asked, both[0])
+    with pytest.raises(InputError, match="would have the same name"):
+        evaluating.check_name(runs[0], asked, both[1])
+
+
+@pytest.mark.parametrize(
+    ("row", "damage"),
+    [
+        ({"percent": "64,88"}, "'64,88'"),
+        ({"sentences": "336.0"}, "'336.0'"),
+        ({"group": None}, "group"),
+        ({"percent": ""}, "no results"),
+    ],
+)
+def test_rows_that_were_edited(row: dict[str, str | None], damage: str, tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    file = path / "test-by-depth.evaluation.json"
+    document = json.loads(file.read_text())
+    document["rows"][0] |= row
+    document["rows"][0] = {
+        key: cell for key, cell in document["rows"][0].items() if cell is not None
+    }
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=f"{file} is damaged .*{damage}.*evaluate the run again"):
+        results.table(results.collect([path]), [], True)
+
+
+def test_a_record_without_a_training(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    records.write_record(path, replace(records.read_record(path), trainings={}))
+    with pytest.raises(InputError, match=f"{path / 'run.json'} is damaged .* make the run again"):
+        results.collect([path])
+
+
+def test_a_length_that_fairseq_refused_hides_no_other_run(tmp_path: Path) -> None:
+    run(tmp_path, "ndr", 1, {"all": 90.0})
+    path = run(tmp_path, "ndr", 2, {"all": 90.0})
+    record = records.read_record(path)
+    settings = {**record.trainings[""], "max-update": "1e3"}
+    records.write_record(path, replace(record, trainings={"": settings}))
+    assert records.read_record(path).all_updates is None
+    page = report.markdown(results.collect(records.find_runs([tmp_path])))
+    assert "1e3 updates" in page and "5 updates" in page
 
 
 def test_digest_of_data(tmp_path: Path) -> None:
