@@ -142,7 +142,7 @@ def compare_greedy(
 
     Args:
         tokens: symbols found, `(batch, steps)`, padded after the end of each sentence; sentences
-            without an end have as many symbols as the longest reference.
+            without an end have at least as many symbols as the longest reference.
         target: the references, `(batch, length)`, padded at the end; one with an unknown word is
             never found.
         words: the target dictionary.
@@ -151,8 +151,9 @@ def compare_greedy(
             or end; positions s count from the first word.
         gold: position of each step, `(batch, length)`, or None if it is not known.
     """
-    steps = tokens.size(1)
-    found = F.pad(tokens, (0, target.size(1) - steps), value=words.pad())
+    # What follows after the longest reference says nothing more: its end has been missed.
+    steps = min(tokens.size(1), target.size(1))
+    found = F.pad(tokens[:, :steps], (0, target.size(1) - steps), value=words.pad())
     before = (found == words.eos()).cumsum(dim=1) == 0
     same = (found == target) & (target != words.unk())
     right = (same | (target == words.pad())).all(dim=1)
@@ -161,7 +162,7 @@ def compare_greedy(
         return GreedyOutcome(tokens, right, before_eos, None)
     counted = before & (target != words.eos()) & (target != words.pad())
     positions = (~source_padding).cumsum(dim=1) - 1
-    weights = weights.masked_fill(source_padding[:, None], 0.0)
+    weights = weights[:, :steps].masked_fill(source_padding[:, None], 0.0)
     total = weights.sum(dim=2).clamp(min=torch.finfo(weights.dtype).tiny)
     attended = (weights * positions[:, None]).sum(dim=2) / total
     squared = (attended - gold[:, :steps]) ** 2 * counted[:, :steps]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from fairseq import tasks
 from fairseq.dataclass.configs import GenerationConfig
-from fairseq.utils import move_to_cuda, strip_pad
+from fairseq.utils import move_to_cuda, split_paths, strip_pad
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
@@ -25,6 +25,7 @@ from sut_fairseq.statistics import HaltingStatistics
 from sut_fairseq.tasks.columns import order_of, read_column
 from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask
+from sut_fairseq.tasks.searching import word_scores
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 
 LENGTHS = ("source_length", "target_length")
@@ -140,7 +141,7 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
             names = [words[label] for label in task.labels[best].tolist()]
             targets = [words[label] for label in batch["target"][:, 0].tolist()]
             return [Answer(name == target, name) for name, target in zip(names, targets)]
-        scores = model(**batch["net_input"])[0]
+        scores = word_scores(model, model(**batch["net_input"]))
         right = metrics.found_by_greedy_search(scores, batch["target"], words)
         return [Answer(found, None) for found in right.tolist()]
 
@@ -163,7 +164,7 @@ def by_search(
     """
     words = task.target_dictionary
     if isinstance(task, GoldAttentionTask) and beam == 1:
-        return lambda batch: _with_measures(task.search(model, batch), words)
+        return lambda batch: _with_measures(task.search(model, batch, max_len), words)
     options = {"beam": beam, "max_len_a": 0, "max_len_b": max_len, "lenpen": lenpen}
     search = task.build_generator([model], Namespace(**{**asdict(GenerationConfig()), **options}))
 
@@ -201,7 +202,8 @@ def groups_of(
 
     Args:
         task: with its split loaded.
-        data: the prepared folder, which holds the columns.
+        data: the prepared folder, which holds the columns; of several, as fairseq writes them, the
+            first.
         split: name of the split.
         by: `source_length`, `target_length` (in tokens, without those that mark begin and end), or
             a column of the folder.
@@ -222,7 +224,7 @@ def groups_of(
                 marks = task.BOUNDARY_TOKENS
         values = [str(int(size) - marks) for size in sizes]
     else:
-        values = read_column(data, split, by, len(dataset), LENGTHS)
+        values = read_column(split_paths(data)[0], split, by, len(dataset), LENGTHS)
     for value in sorted({values[number] for number in numbers}, key=order_of):
         yield value, [number for number in numbers if values[number] == value]
 

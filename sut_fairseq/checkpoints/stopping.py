@@ -19,6 +19,8 @@ from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_
 # program itself (`python -m fairseq_cli.train`).
 _AFTER_UPDATE, _MODULES = "validate_and_save", ("fairseq_cli.train", "__main__")
 
+LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
+
 _fairseq_call_main = distributed_utils.call_main
 
 logger = logging.getLogger(__name__)
@@ -116,5 +118,7 @@ class Stop:
             saved = "the options let only some checkpoints be saved, or none"
         else:
             saved = f"it is saved in {cfg.save_dir}, where the same command goes on"
+            if cfg.restore_file != LAST:
+                saved += " without --restore-file, which would start from that file again"
         logger.info("interrupted after update %d: %s", updates, saved)
         raise SystemExit(UNFINISHED)

@@ -24,11 +24,9 @@ from sut_fairseq.checkpoints.integrity import check_whole
 from sut_fairseq.checkpoints.interruption import Interruption
 from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
 from sut_fairseq.checkpoints.resuming import find_start
-from sut_fairseq.checkpoints.stopping import Stop, call_main
+from sut_fairseq.checkpoints.stopping import LAST, Stop, call_main
 from sut_fairseq.checkpoints.surplus import delete_surplus
 from sut_fairseq.errors import InputError
-
-_LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
 
 _fairseq_save = checkpoint_utils.torch_persistent_save
 _fairseq_load = checkpoint_utils.load_checkpoint
@@ -97,7 +95,7 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     if found is not None and trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
         delete_surplus(cfg, trainer.checkpoint_suffix, spared=found)
     # Another model's parameters, from which fairseq begins anew.
-    fine_tuned = found is None and cfg.restore_file == _LAST and cfg.finetune_from_model is not None
+    fine_tuned = found is None and cfg.restore_file == LAST and cfg.finetune_from_model is not None
     gone_on = extra_state is not None and not fine_tuned and not cfg.reset_dataloader
     iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
     same_schedule = gone_on and not (cfg.reset_lr_scheduler or cfg.reset_optimizer)
@@ -126,7 +124,7 @@ def _choose(cfg: Any, suffix: str) -> Path | None:
     folder = Path(cfg.save_dir)
     writing.clear_leftovers(folder)
     given = cfg.restore_file
-    if given == _LAST:
+    if given == LAST:
         found = find_start(folder, suffix)
         if found is not None:
             return found

@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.metrics import GreedyOutcome
 from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.columns import column_names, read_column
+from sut_fairseq.tasks.searching import greedy_search
 
 _MOST_DIGITS = 9
 
@@ -92,15 +93,18 @@ class GoldAttentionTask(TranslationTask):
         metrics.log_greedy(logging_outputs)
 
     @torch.no_grad()
-    def search(self, model: Any, sample: dict[str, Any]) -> GreedyOutcome:
+    def search(
+        self, model: Any, sample: dict[str, Any], max_len: int | None = None
+    ) -> GreedyOutcome:
         """Translate a batch greedily and compare words and attention with what is known.
 
         Args:
             model: in evaluation mode.
             sample: a batch; without gold attention there is no attention loss.
+            max_len: as of `greedy_search`; None suffices to compare with the references.
         """
         target = sample["target"]
-        tokens, weights = greedy_search(model, sample, self.tgt_dict)
+        tokens, weights = greedy_search(model, sample, self.tgt_dict, max_len)
         return metrics.compare_greedy(
             tokens,
             target,
@@ -109,46 +113,6 @@ class GoldAttentionTask(TranslationTask):
             source_padding=sample["net_input"]["src_tokens"] == self.src_dict.pad(),
             gold=sample.get("gold_attention"),
         )
-
-
-def greedy_search(model: Any, sample: dict[str, Any], words: Any) -> tuple[Tensor, Tensor | None]:
-    """The most probable next symbol at each step, for whole batches.
-
-    As in fairseq's generator, padding is never generated, nor an empty sentence. It ends where the
-    longest reference does: what is longer is wrong.
-
-    Args:
-        model: an encoder-decoder with incremental decoding.
-        sample: a batch.
-        words: the target dictionary.
-
-    Returns:
-        symbols, `(batch, length)`, padded after the end of each sentence; and attention weights,
-        `(batch, length, source length)`, or None if the model reports none.
-    """
-    target = sample["target"]
-    inputs = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
-    encoded = model.encoder(**inputs)
-    # fairseq starts targets with the end of the sentence.
-    tokens = target.new_full((len(target), 1), words.eos())
-    ended = torch.zeros_like(tokens[:, 0], dtype=torch.bool)
-    weights: list[Tensor | None] = []
-    state: dict[str, Any] = {}
-    for step in range(target.size(1)):
-        scores, extra = model.decoder(tokens, encoder_out=encoded, incremental_state=state)
-        scores = scores[:, -1].float()
-        scores[:, words.pad()] = -torch.inf
-        if step == 0:
-            scores[:, words.eos()] = -torch.inf
-        best = scores.argmax(dim=-1).masked_fill(ended, words.pad())
-        tokens = torch.cat([tokens, best[:, None]], dim=1)
-        attention = (extra.get("attn") if isinstance(extra, Mapping) else None) or [None]
-        weights.append(None if attention[0] is None else attention[0][:, -1].float())
-        ended |= best == words.eos()
-        if ended.all():
-            break
-    listed = [one for one in weights if one is not None]
-    return tokens[:, 1:], torch.stack(listed, dim=1) if len(listed) == len(weights) else None
 
 
 def read_gold(lines: Sequence[str], pairs: LanguagePairDataset, path: Path) -> list[Tensor]:

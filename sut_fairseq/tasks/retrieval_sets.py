@@ -7,6 +7,7 @@ the other object whose s-th search scalar is closest to its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -76,7 +77,7 @@ class Rule:
         check(0 <= held_out <= 0.5, "held_out", "at least 0 and at most 0.5", held_out)
         all_ = torch.tensor(list(product(range(self.num_retrievals), repeat=self.num_searches)))
         odd = torch.arange(1, len(all_), 2)
-        count = len(all_) - int(len(all_) * (1 - held_out))
+        count = math.ceil(round(len(all_) * held_out, 9))  # 100 * 0.07 is 7.000000000000001
         requirement = f"a share of at most {len(odd)} of the {len(all_)} combinations"
         check(count <= len(odd), "held_out", requirement, held_out)
         hidden = torch.zeros(len(all_), dtype=torch.bool)

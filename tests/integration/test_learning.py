@@ -18,7 +18,7 @@ from sut_fairseq.models.recurrent_translation import (
     RecurrentTranslationConfig,
     RecurrentTranslationModel,
 )
-from sut_fairseq.tasks.gold_attention import greedy_search
+from sut_fairseq.tasks.searching import greedy_search
 from tests.integration.commands import on_cpu, run, train, words
 from tests.models import dictionary, small_model, task
 

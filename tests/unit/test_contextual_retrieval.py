@@ -83,6 +83,9 @@ def test_what_is_held_out() -> None:
     assert len(shown) == 12 and [2, 1] not in shown.tolist()
     assert [len(one) for one in Rule(8, (1.0,) * 4).combinations(0.2)] == [3276, 820]
     assert [len(one) for one in Rule(4, (1.0, 1.0)).combinations(0.0)] == [16, 0]
+    # Rounded up, but for what is lost in binary fractions.
+    for share, number in ((0.07, 7), (0.34, 34), (0.341, 35)):
+        assert len(Rule(10, (1.0, 1.0)).combinations(share)[1]) == number
 
 
 def test_sets_have_the_combinations_that_they_are_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 import torch
 from fairseq.data import LanguagePairDataset
 from fairseq.logging import metrics as fairseq_metrics
+from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.utils import strip_pad
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,7 +25,8 @@ from sut_fairseq.models.recurrent_translation import (
     RecurrentTranslationConfig,
     RecurrentTranslationModel,
 )
-from sut_fairseq.tasks.gold_attention import WithGold, greedy_search, read_gold
+from sut_fairseq.tasks.gold_attention import WithGold, read_gold
+from sut_fairseq.tasks.searching import greedy_search, word_scores
 from tests.models import batch, dictionary, sample_of, small_model, task
 
 WORDS = dictionary(9, "v")
@@ -77,6 +82,7 @@ def compare(
         ([A, B, EOS], [A, B, EOS], True, True),
         ([A, EOS], [A, B, EOS], False, True),  # ends too early
         ([A, B, C], [A, B, EOS], False, False),  # does not end
+        ([A, B, C, EOS], [A, B, EOS], False, False),  # ends too late
         ([A, C, EOS], [A, B, EOS], False, False),
         ([C, EOS], [A, B, EOS], False, False),
         ([A, UNK, EOS], [A, UNK, EOS], False, False),  # an unknown word is never found
@@ -110,6 +116,7 @@ def test_attention_loss() -> None:
     assert loss(target, [halves, halves, halves, halves]) == pytest.approx((1 + 1 + 0) / 3)
     assert loss([A, EOS], [halves, one_hot[0]]) == pytest.approx(1)  # of one step
     assert loss([A, B, C, A], [*exact[:3], one_hot[0]]) == 0  # past the reference's end
+    assert loss([A, B, C, A, A], [*exact[:3], one_hot[0], one_hot[0]]) == 0
     # Densities need not add up to 1.
     assert loss(target, [[3.0 * weight for weight in row] for row in exact]) == 0
     assert loss(target, [[0.0] * 4] * 4) == pytest.approx((0 + 4 + 1) / 3)
@@ -154,13 +161,20 @@ def by_loops(
     return right, before_eos, sum(errors) / max(len(errors), 1)
 
 
-@given(st.lists(sentences(), min_size=1, max_size=4), st.booleans(), st.integers(0, 2))
-def test_measures_are_those_of_plain_loops(listed: list[Sentence], left: bool, extra: int) -> None:
+@given(
+    st.lists(sentences(), min_size=1, max_size=4),
+    st.booleans(),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+def test_measures_are_those_of_plain_loops(
+    listed: list[Sentence], left: bool, extra: int, beyond: int
+) -> None:
     """Whatever the sentences are batched with, and wherever their sources are padded."""
     longest = max(len(target) for _, target, _, _ in listed)
     for found, _, weights, _ in listed:
-        # A sentence that does not end goes on as long as the batch does.
-        missing = 0 if EOS in found else longest + extra - len(found)
+        # A sentence that does not end goes on as long as the batch does, or longer.
+        missing = 0 if EOS in found else longest + extra + beyond - len(found)
         found += [A] * missing
         weights += [weights[-1]] * missing
     outcome = compare(*zip(*listed), left=left, extra=extra)
@@ -207,6 +221,32 @@ def test_greedy_search_is_what_the_model_finds_on_its_own_words() -> None:
             alone["net_input"]["src_tokens"] = alone["net_input"]["src_tokens"][:, -length:]
             again = greedy_search(model, alone, words)[0][0]
             assert again.tolist() == found[row, : len(again)].tolist()
+
+
+@torch.no_grad()
+def test_greedy_search_is_that_of_fairseq() -> None:
+    """With a greatest length, references make no difference, nor what is in the batch."""
+    model, words, sample = small_model(), dictionary(7, "v"), sample_of(batch())
+    for max_len in (2, 9):
+        generator = SequenceGenerator([model], words, beam_size=1, max_len_b=max_len)
+        expected = [one[0]["tokens"].tolist() for one in generator.generate([model], sample)]
+        assert max(len(one) for one in expected) == max_len + 1  # one that is ended
+        found, _ = greedy_search(model, sample, words, max_len)
+        assert [strip_pad(row, words.pad()).tolist() for row in found] == expected
+
+
+@torch.no_grad()
+def test_scores_of_an_adaptive_softmax() -> None:
+    """Such a model returns features, and more columns than it has words."""
+    options = Namespace(encoder_embed_dim=32, encoder_layers=1, decoder_layers=1)
+    options.adaptive_softmax_cutoff = [4, 8]
+    base_architecture(options)
+    model = TransformerModel.build_model(options, task()).eval()
+    output = model(**sample_of(batch())["net_input"])
+    scores = word_scores(model, output)
+    size = len(task().target_dictionary)
+    assert output[0].size(-1) != size == scores.size(-1)
+    torch.testing.assert_close(scores.exp().sum(dim=-1), torch.ones(scores.shape[:2]))
 
 
 @torch.no_grad()

@@ -205,6 +205,26 @@ def test_the_learning_rate_is_told_the_loss_before_saving(
     assert did == done
 
 
+@pytest.mark.parametrize("file", ["checkpoint_last.pt", "other.pt"])
+def test_what_goes_on_is_said(
+    file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """fairseq starts from the file of --restore-file each time."""
+    monkeypatch.setattr(checkpoint_utils, "save_checkpoint", lambda *given: None)
+    trainer = Namespace(data_parallel_world_size=1, get_num_updates=lambda: 7)
+    told = Interruption()
+    told.asked = signal.SIGTERM
+    after = Stop(told)._after(lambda *given: ([None], False))
+    saving = {"no_save": False, "no_last_checkpoints": False, "save_dir": "run"}
+    options = Namespace(checkpoint=Namespace(**saving, restore_file=file))
+    with pytest.raises(SystemExit), caplog.at_level("INFO"):
+        after(options, trainer, None, Namespace(end_of_epoch=lambda: False))
+    again = "saved in run, where the same command goes on"
+    without = "" if file == "checkpoint_last.pt" else " without --restore-file, which would start"
+    assert f"{again}{without}" in caplog.text
+    assert ("without" in caplog.text) == bool(without)
+
+
 def reads(told: Connection, number: signal.Signals | None) -> None:
     """Begin to read data with two workers, signal them, read the rest; or end while they live."""
     keep_data_workers()
