@@ -84,6 +84,19 @@ class Pretrained(BaseFairseqModel):
         _check_shared(self, state_dict)
         return super().load_state_dict(state_dict, *arguments, **options)
 
+    def prepare_for_inference_(self, cfg: Any) -> None:
+        """Prepare the model for generation as fairseq does.
+
+        Raises:
+            InputError: for `--retain-dropout`, which nothing here would heed.
+        """
+        if cfg.generation.retain_dropout:
+            raise InputError(
+                "--retain-dropout: models of this package have no dropout outside training; leave "
+                "the option out."
+            )
+        super().prepare_for_inference_(cfg)
+
 
 def _check_shared(model: nn.Module, state: Mapping[str, Any]) -> None:
     names: dict[Tensor, str] = {}

@@ -18,8 +18,8 @@ class Observer:
 
     For each step: `halting`, then `step` unless no token takes it, then `saw` for every
     intermediate result. Whoever is looked at computes the same as ever, though attention cannot be
-    fused then. Under activation checkpointing nothing is shown, since the backward pass would show
-    it again.
+    fused then. Under activation checkpointing nothing but `halting` is shown, since the backward
+    pass would show it again.
 
     Attributes:
         looks_inside: whether `saw` is wanted; without it attention stays fused.

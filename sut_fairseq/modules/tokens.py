@@ -4,7 +4,8 @@ What works on one token at a time (projections, experts, norms, halting) takes a
 tokens, `(num_tokens, ...)`. `CompactTokens` list active tokens only: padding and halted tokens cost
 nothing, but how many there are must be read from the device. `MaskedTokens` list every token of
 the batch and remember who is active: shapes never change, so nothing waits for the device and
-`torch.compile` sees one graph; of inactive tokens only the experts' work is saved.
+`torch.compile` sees one graph with grouped experts (the loop over them breaks it, as does the GRU
+of a gaze that moves); of inactive tokens only the experts' work is saved.
 """
 
 from __future__ import annotations

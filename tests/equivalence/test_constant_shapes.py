@@ -114,11 +114,18 @@ def agree_compiled(
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
+    ("distribution", "dtype"),
+    [
+        ("softmax", torch.float32),
+        pytest.param("softmax", torch.bfloat16, marks=pytest.mark.slow),
+        ("geometric", torch.float32),
+    ],
 )
-def test_a_depth_loop_compiles_to_one_graph(dtype: torch.dtype) -> None:
+def test_a_depth_loop_compiles_to_one_graph(distribution: str, dtype: torch.dtype) -> None:
     """Tracing shows what breaks a graph; generating code for it would take minutes."""
     options = dict(expert_backend="grouped", token_layout="masked", encoder_layers=2)
+    if distribution != "softmax":
+        options |= dict(attention_distribution=distribution, attention_positions="direction")
     stack = model_of(**options).encoder.stack
     states = normal(2, 5, 16, dtype=torch.float32).detach()
     padding = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()

@@ -95,6 +95,34 @@ def test_one_token_at_a_time(kind: dict[str, Any], positions: dict[str, Any]) ->
     assert 0 < skipped[-1] < 0.75, "neither nothing skipped nor all but the first step"
 
 
+@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+def test_gradients(kind: dict[str, Any]) -> None:
+    """Those of a loss over positions that were decoded one by one, past a change of beams."""
+    model = small_model(**kind, **HALTING, decoder_layers=3)
+    inputs = batch()
+    tokens = inputs["prev_output_tokens"]
+    real, gradients = ~padding(tokens), []
+    order = torch.tensor([1, 0, *range(2, len(tokens))])
+    for full in (True, False):
+        model.zero_grad()
+        if full:
+            scores = model(**inputs)[0]
+        else:
+            encoded = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+            state: dict[str, Any] = {}
+            columns = []
+            for end in range(1, tokens.shape[1] + 1):
+                columns.append(model.decoder(tokens[:, :end], encoded, incremental_state=state)[0])
+                if end == 2:  # there and back
+                    for _ in range(2):
+                        model.decoder.reorder_incremental_state(state, order)
+            scores = torch.cat(columns, dim=1)
+        scores[real].square().sum().backward()
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("halting", [{}, HALTING, ACT["act"]], ids=["none", "stick", "act"])
 @pytest.mark.parametrize("kind", NDR.values(), ids=NDR)
 def test_data_router(kind: dict[str, Any], halting: dict[str, Any]) -> None:

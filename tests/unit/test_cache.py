@@ -58,6 +58,7 @@ def test_holds_every_position_at_every_step_as_it_grows() -> None:
         assert torch.equal(read(cache), written)
 
 
+@torch.no_grad()
 def test_growing_copies_seldom() -> None:
     """Each buffer of a step is at least twice as long as the one before."""
     cache = DecodingCache()
@@ -70,6 +71,7 @@ def test_growing_copies_seldom() -> None:
     assert len(buffers) <= 5 * NUM_STEPS
 
 
+@torch.no_grad()
 def test_beams_that_stay_are_not_copied() -> None:
     cache = DecodingCache()
     written = decode(cache, [3])

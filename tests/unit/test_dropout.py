@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from fairseq.dataclass.configs import FairseqConfig
+from omegaconf import OmegaConf
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.modules.dropout import Dropout
+from tests.models import small_model, small_recurrent
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -51,3 +55,14 @@ def test_probabilities_that_16_bits_do_not_hold(p: float) -> None:
 
 def test_an_empty_input_stays_empty() -> None:
     assert Dropout(0.5)(torch.ones(0, 3)).shape == (0, 3)
+
+
+def test_dropout_outside_training_is_refused() -> None:
+    """fairseq's `--retain-dropout`, by models of all families, rather than left unheeded."""
+    config = OmegaConf.structured(FairseqConfig())
+    for model in (small_model(), small_recurrent()):
+        model.prepare_for_inference_(config)
+    config.generation.retain_dropout = True
+    for model in (small_model(), small_recurrent()):
+        with pytest.raises(InputError, match="--retain-dropout: .* leave the option out"):
+            model.prepare_for_inference_(config)

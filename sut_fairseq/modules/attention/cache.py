@@ -17,8 +17,9 @@ class DecodingCache:
     and values from then on, so an entry for a step that nobody has taken yet would repeat the one
     before: it is made when the first token comes that far. Cross-attention reads the same memory
     at every step, so its keys and values are kept once; a gaze that moves along the positions moves
-    in each step by itself. Padding is not remembered: a target may be
-    padded at its end, as fairseq does it, but not at its start.
+    in each step by itself. Padding is not remembered: a target may be padded at its end, as fairseq
+    does it, but not at its start. Buffers are written in place, but copied before where gradients
+    are computed, which need them as they were.
 
     Attributes:
         length: number of positions held.
@@ -64,7 +65,9 @@ class DecodingCache:
         if held_keys.shape[2] < end:
             held_keys = self._enlarged(held_keys, keys, end)
             held_values = self._enlarged(held_values, values, end)
-            self._entries[step] = held_keys, held_values
+        elif torch.is_grad_enabled():
+            held_keys, held_values = held_keys.clone(), held_values.clone()
+        self._entries[step] = held_keys, held_values
         held_keys[:, :, self.length : end] = keys
         held_values[:, :, self.length : end] = values
         return Memory(held_keys[:, :, :end], held_values[:, :, :end], query_offset=self.length)
@@ -84,7 +87,7 @@ class DecodingCache:
         Beams that stay where they are are not copied, nor is room for positions to come.
         """
         batch = self._entries[0][0].shape[0] if self._entries else None
-        if new_order.numel() == batch:
+        if new_order.numel() == batch and not torch.is_grad_enabled():
             places = torch.arange(batch, device=new_order.device)
             moved = (new_order != places).nonzero().squeeze(1)
             if moved.numel():

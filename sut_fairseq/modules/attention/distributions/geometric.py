@@ -169,6 +169,8 @@ def _negative_log_rest(score: Tensor) -> Tensor:
 
 def _prefix_sums(values: Tensor) -> Tensor:
     """Sums of what stands before each place, `(..., n)`: -> `(..., n + 1)`."""
+    if is_compiling():  # which takes no part of a tensor as `out`
+        return F.pad(values.cumsum(dim=-1), (1, 0))
     sums = values.new_empty(*values.shape[:-1], values.shape[-1] + 1)
     sums[..., 0] = 0
     torch.cumsum(values, dim=-1, out=sums[..., 1:])
