@@ -20,7 +20,7 @@ from sut_fairseq.experiments import reading
 from sut_fairseq.experiments.commands import USER_DIR, program
 from sut_fairseq.experiments.evaluating import SCORE
 from sut_fairseq.experiments.json_files import read_json, write_json
-from sut_fairseq.experiments.provenance import Data, describe_data
+from sut_fairseq.experiments.provenance import Data, added_set, describe_data
 from sut_fairseq.experiments.published import tables
 
 # Names of scores in tables, and their keys in results.json.
@@ -105,7 +105,8 @@ def evaluate(
         )
     out = out or checkpoints / f"evaluation-{options.name()}"
     prepared = describe_data(data)
-    _check_out(out, prepared)
+    described = {"digest": prepared.digest, "added": added_set(data, options.subset)}
+    _check_out(out, data, described)
     out.mkdir(parents=True, exist_ok=True)
     # Results of an earlier call must not be mistaken for those of this one.
     for name in ("average.json", "generated.txt", "bleu.json", "macs.json", "results.json"):
@@ -131,7 +132,7 @@ def evaluate(
     document = {
         **{name: getattr(prepared, name) or None for name in ("dataset", "split")},
         "limited": prepared.limited,
-        "data": {"folder": str(data), "digest": prepared.digest},
+        "data": {"folder": str(data), **described},
         **{name: getattr(options, name) for name in ("subset", "beam", "lenpen")},
         "alpha_threshold": threshold,
         "checkpoints": chosen["checkpoints"],
@@ -145,18 +146,18 @@ def evaluate(
     return document
 
 
-def _check_out(out: Path, data: Data) -> None:
-    """Refuse to replace results on other data.
+def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
+    """Refuse to replace results on other data, which are told by what describes them.
 
     Raises:
         InputError: if the folder has such results.
     """
     path = out / "results.json"
     before = (read_json(path).get("data") if path.is_file() else None) or {}
-    if before.get("digest", data.digest) != data.digest:
+    if any(before.get(name, value) != value for name, value in described.items()):
         raise InputError(
             f"{out} has the results on {before.get('folder')}: name another folder for those on "
-            f"{data.folder} with --out, or move the old ones away."
+            f"{data} with --out, or move the old ones away."
         )
 
 
