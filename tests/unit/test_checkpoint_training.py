@@ -96,7 +96,9 @@ def test_the_status_of_the_processes_that_were_started(monkeypatch: pytest.Monke
         stopping.call_main(1, print)
 
 
-CHECKPOINTS = SimpleNamespace(no_save=False, no_last_checkpoints=False, save_dir="run")
+CHECKPOINTS = SimpleNamespace(
+    no_save=False, no_last_checkpoints=False, save_dir="run", restore_file="checkpoint_last.pt"
+)
 
 
 @pytest.fixture
@@ -174,6 +176,8 @@ def _be_worker(rank: int, body: Callable[[int, Path], Any], folder: Path, answer
         answers.put((rank, body(rank, folder)))
     except (InputError, SystemExit) as error:
         answers.put((rank, str(error)))
+    except Exception as error:  # so that nobody waits for an answer
+        answers.put((rank, repr(error)))
     torch.distributed.barrier()
     os._exit(0)
 
