@@ -5,6 +5,7 @@
 import math
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -102,15 +103,11 @@ class ContextualRetrievalTask(FairseqTask):
             InputError: if there is no such split.
         """
         cfg, combinations = self.cfg, self._combinations(split)
-        trains = split == "train"
-        num_sets = cfg.sets_per_epoch if trains else cfg.evaluation_sets
-
-        def draw(epoch: int) -> Sets:
-            # Whatever the numbers: each of these is a stream of its own.
-            name = f"{cfg.seed} {epoch}" if trains else f"{cfg.data_seed} {split}"
-            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-            return self.rule.draw(num_sets, cfg.num_objects, combinations, generator)
-
+        if split == "train":
+            num_sets, stream = cfg.sets_per_epoch, f"{cfg.seed} {{epoch}}"
+        else:
+            num_sets, stream = cfg.evaluation_sets, f"{cfg.data_seed} {split}"
+        draw = partial(_draw, self.rule, num_sets, cfg.num_objects, combinations, stream)
         self.datasets[split] = RetrievalSets(
             self.rule, draw, num_sets=num_sets, num_objects=cfg.num_objects
         )
@@ -146,6 +143,21 @@ class ContextualRetrievalTask(FairseqTask):
     @property
     def target_dictionary(self) -> None:
         """There are no words."""
+
+
+# Not within the task: data workers that are spawned get it by its name.
+def _draw(
+    rule: Rule,
+    num_sets: int,
+    num_objects: int,
+    combinations: torch.Tensor,
+    stream: str,
+    epoch: int,
+) -> Sets:
+    """Draw the sets of an epoch; each `stream`, `{epoch}` replaced, is one of its own."""
+    name = stream.format(epoch=epoch)
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    return rule.draw(num_sets, num_objects, combinations, generator)
 
 
 def _weights(given: Optional[str], num_searches: int) -> tuple[float, ...]:

@@ -76,6 +76,11 @@ class GoldAttentionTask(TranslationTask):
         # As fairseq does: of several folders each epoch trains on the next.
         folder = folders[(epoch - 1) % len(folders) if split == self.cfg.train_subset else 0]
         if split != self.cfg.train_subset or name in column_names(folder, split):
+            if self.cfg.truncate_source:
+                raise InputError(
+                    f"--truncate-source cuts source words that the gold attention of {split} may "
+                    "point at: leave it out (--max-source-positions leaves out long sources whole)."
+                )
             lines = read_column(folder, split, name, len(pairs))
             gold = read_gold(lines, pairs, Path(folder) / "text" / f"{split}.{name}")
             self.datasets[split] = WithGold(pairs, gold)

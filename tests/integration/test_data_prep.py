@@ -15,8 +15,13 @@ from pathlib import Path
 import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-from sut_data.folders.choosing import plan_for
-from sut_data.folders.training import OURS, in_lines, script_command, training_words
+from sut_data.folders.training import (
+    OURS,
+    in_lines,
+    plan_for,
+    script_command,
+    training_words,
+)
 from sut_data.text.treatment import Counts
 from tests.integration import commands
 
@@ -394,12 +399,34 @@ def test_bad_sets_and_columns_are_refused(
     assert not list(tmp_path.glob("*out*"))
 
 
+def test_a_name_that_fairseq_would_cut_is_refused(
+    repository: Path, tmp_path: Path, tiny: Path
+) -> None:
+    result = run(command(repository, tiny, tmp_path / "out 10:30"), tmp_path)
+    assert_refused(result, "fairseq takes `:` for the end of a folder's name")
+    assert not list(tmp_path.glob("*out*"))
+
+
 def test_the_task_is_in_the_printed_command() -> None:
     counts = {"train": Counts(1, 5, 4, 0, 0)}
     plan = plan_for(counts, 6, gpus=0)
     printed = in_lines(training_words(Path("a"), counts, plan, joined=False, task="other_task"))
     assert printed.count("--task other_task") == printed.count("--task") == 1
     assert "--task" not in in_lines(training_words(Path("a"), counts, plan, joined=False))
+
+
+def test_labels_of_whole_sentences_have_their_criterion_and_room() -> None:
+    """The task puts a begin symbol before each source."""
+    counts = {"train": Counts(1, 1023, 1, 0, 0)}
+    task = "sequence_classification"
+    plan = plan_for(counts, 6, gpus=0, task=task)
+    words = training_words(Path("a"), counts, plan, joined=False, arch="ndr_ctl", task=task)
+    printed = in_lines(words)
+    assert "--criterion classification " in printed and "cross_entropy" not in printed
+    assert "--max-tokens 1025 " in printed and "--max-source-positions 1025" in printed
+    assert "--max-source-positions" not in in_lines(
+        training_words(Path("a"), counts, plan_for(counts, 6, gpus=0), joined=False)
+    )
 
 
 def test_options_of_ours_are_printed_for_our_architectures() -> None:

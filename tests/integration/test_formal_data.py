@@ -490,6 +490,16 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, samples: Path)
             ["--raw", ".", "--train-file", "a", "--test-file", "a"],
             "a, a: each file can be used once",
         ),
+        (
+            "listops",
+            ["--raw", ".", "--test-file", "a", "--test-file", "test"],
+            "--test-file test: there is a set of that name; choose another one.",
+        ),
+        (
+            "listops",
+            ["--raw", ".", "--test-file", "a", "--test-file", "b.c"],
+            "--test-file `b.c`: a name may hold letters, digits, _ and - only.",
+        ),
     ],
 )
 def test_bad_options(

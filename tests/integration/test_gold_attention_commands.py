@@ -114,6 +114,13 @@ def test_training_pairs_may_lack_gold_attention(place: Path, tmp_path: Path) -> 
     assert float(row["attention_loss"]) > 0
 
 
+def test_cut_sources_are_refused(place: Path) -> None:
+    checkpoint = place / "run" / "checkpoints" / "checkpoint_best.pt"
+    _, task = trained.load(str(checkpoint), {"truncate_source": True})
+    with pytest.raises(InputError, match="^--truncate-source cuts .* of valid .*: leave it out"):
+        task.load_dataset("valid")
+
+
 def test_each_epoch_has_the_gold_attention_of_its_folder(place: Path, tmp_path: Path) -> None:
     """fairseq trains on one of several folders after the other."""
     folders = [shutil.copytree(place / "data", tmp_path / name) for name in ("a", "b")]

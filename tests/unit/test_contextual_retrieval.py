@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +138,17 @@ def test_batches() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")
+def test_spawned_data_workers_get_the_sets() -> None:
+    """As macOS starts them: with a copy that travels as bytes."""
+    task = task_of()
+    task.load_dataset("train")
+    there = pickle.loads(pickle.dumps(task.dataset("train")))
+    for epoch in (1, 2):
+        there.set_epoch(epoch)
+        task.dataset("train").set_epoch(epoch)
+        assert torch.equal(there.sets.scalars, task.dataset("train").sets.scalars)
+
+
 def test_a_data_worker_draws_the_sets_of_each_epoch() -> None:
     """As without one, when the iterator is asked for as fairseq-train does after each epoch."""
 

@@ -22,10 +22,7 @@ medium lies between them. The experiment `parallel_text` has the same sizes; a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-
-from sut_data.text.treatment import Counts
 
 KEPT = 5  # best checkpoints, for their mean
 _NEVER = 100_000  # epochs: fairseq would validate and save after each one, however short
@@ -198,15 +195,3 @@ def rounded_up(number: float) -> int:
     while number > 99 * step:
         step *= 10
     return -int(-number // step) * step
-
-
-def plan_for(counts: Mapping[str, Counts], symbols: int, gpus: int) -> Plan:
-    """`choose` for a prepared folder.
-
-    Args:
-        counts: of its sets.
-        symbols: of the longer side of train, with an end for each sentence.
-        gpus: that compute together.
-    """
-    longest = 1 + max(max(row.longest_src, row.longest_tgt) for row in counts.values())
-    return choose(counts["train"].pairs, symbols, longest, gpus)

@@ -18,6 +18,7 @@ The first four say which published result the folder compares with.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -144,9 +145,14 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     What killed runs left of the same purpose is deleted first.
 
     Raises:
-        InputError: if there is no right to write beside `out`.
+        InputError: if there is no right to write beside `out`, or fairseq could not read it.
     """
     check_can_make(out, str(out))
+    if os.pathsep in str(out):
+        raise InputError(
+            f"{out}: fairseq takes `{os.pathsep}` for the end of a folder's name and the begin of "
+            "the next, so it could not read this one: choose a place without it."
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(out, purpose)
     folder = out.with_name(f".{out.name}.{purpose}-{own_mark()}")

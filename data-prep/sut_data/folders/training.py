@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from sut_data.folders.choosing import Plan
+from sut_data.folders.choosing import Plan, choose
 from sut_data.folders.raw_files import checkout
 from sut_data.text.treatment import Counts
 
@@ -19,6 +19,7 @@ FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
 # Environment variable of `sut-experiment prepare`, which says itself how to train on the folder.
 OF_EXPERIMENT = "SUT_DATA_OF_EXPERIMENT"
 DEFAULT_TASK = "translation"
+LABELS_TASK = "sequence_classification"
 # How the names of our architectures begin; fairseq's own know no --separate-embeddings.
 OURS = (
     "sut_", "ut_", "ndr_", "compositional_", "location", "contextual_", "universal_transformer",
@@ -90,6 +91,8 @@ def training_words(
     on_path = shutil.which("fairseq-train")
     program = str(installed) if on_path is None and installed.exists() else "fairseq-train"
     options = plan.options()
+    if task == LABELS_TASK:
+        options["criterion"] = "classification"
     if arch is not None:
         own = {name: value for name, value in options.items() if name not in plan.size.model}
         options = {"arch": arch, **own}
@@ -107,7 +110,7 @@ def training_words(
         if name in _FIRST:
             lines.append([])
         lines[-1] += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    lines.append(["--save-dir", f"checkpoints/{out.name}", *position_options(counts)])
+    lines.append(["--save-dir", f"checkpoints/{out.name}", *position_options(counts, task)])
     return lines
 
 
@@ -134,13 +137,35 @@ def script_command(name: str, out: Path, counts: Mapping[str, Counts]) -> str:
     return shlex.join([*command, *more])
 
 
-def position_options(counts: Mapping[str, Counts]) -> list[str]:
+def longest_sides(counts: Mapping[str, Counts], task: str = DEFAULT_TASK) -> dict[str, int]:
+    """Return how many symbols the longest source and target of any set have for a task."""
+    # A begin symbol, too, where labels are read off whole sentences.
+    boundaries = 2 if task == LABELS_TASK else 1
+    return {
+        "source": max(row.longest_src for row in counts.values()) + boundaries,
+        "target": max(row.longest_tgt for row in counts.values()) + 1,
+    }
+
+
+def plan_for(
+    counts: Mapping[str, Counts], symbols: int, gpus: int, task: str = DEFAULT_TASK
+) -> Plan:
+    """`choose` for a prepared folder.
+
+    Args:
+        counts: of its sets.
+        symbols: of the longer side of train, with an end for each sentence.
+        gpus: that compute together.
+        task: of fairseq.
+    """
+    longest = max(longest_sides(counts, task).values())
+    return choose(counts["train"].pairs, symbols, longest, gpus)
+
+
+def position_options(counts: Mapping[str, Counts], task: str = DEFAULT_TASK) -> list[str]:
     """Return the options without which fairseq would leave the longest pairs out."""
     options = []
-    for side, longest in (
-        ("source", max(row.longest_src for row in counts.values()) + 1),
-        ("target", max(row.longest_tgt for row in counts.values()) + 1),
-    ):
+    for side, longest in longest_sides(counts, task).items():
         if longest > FAIRSEQ_DEFAULT_MAX_POSITIONS:
             options += [f"--max-{side}-positions", str(longest)]
     return options

@@ -17,7 +17,7 @@ from sut_data.command_line import Parser, whole_number
 from sut_data.errors import InputError
 from sut_data.folders import measuring
 from sut_data.folders.binarise import binarised_symbols
-from sut_data.folders.choosing import LARGEST_WITHOUT_GPU, Plan, choose, plan_for
+from sut_data.folders.choosing import LARGEST_WITHOUT_GPU, Plan, choose
 from sut_data.folders.making import check_fairseq, make_folder
 from sut_data.folders.prepared import hidden_folder
 from sut_data.folders.report import report
@@ -26,6 +26,7 @@ from sut_data.folders.training import (
     experiment_command,
     gpus_here,
     in_lines,
+    plan_for,
     training_words,
 )
 from sut_data.kit.preparation import typed
@@ -218,7 +219,7 @@ def print_training(args: argparse.Namespace, out: Path, counts: dict[str, Counts
         InputError: if the training does not run.
     """
     symbols = max(binarised_symbols(out / f"train.src-tgt.{side}.bin") for side in SIDES)
-    plan = plan_for(counts, symbols, gpus_here())
+    plan = plan_for(counts, symbols, gpus_here(), args.task)
     words = training_words(out, counts, plan, joined=args.joined, arch=args.arch, task=args.task)
     print(describe(plan, counts["train"].pairs))
     print("Train on it with:\n  " + in_lines(words))

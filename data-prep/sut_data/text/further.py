@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from sut_data.errors import InputError
@@ -22,6 +22,28 @@ def check_name(option: str, name: str) -> None:
         raise InputError(f"{option} `{name}`: a name may hold letters, digits, _ and - only.")
 
 
+def check_set_name(option: str, name: str, taken: Collection[str]) -> None:
+    """Refuse a name that a further evaluation set cannot have.
+
+    Args:
+        option: by which it is given.
+        name: that of the set.
+        taken: names of the sets that there are.
+
+    Raises:
+        InputError: saying why.
+    """
+    check_name(option, name)
+    # fairseq adds `train1` to the training data, and refuses to train beside a `valid1`.
+    if name.startswith(("train", "valid")):
+        raise InputError(
+            f"{option} {name}: fairseq takes sets whose names begin with train or valid for "
+            "parts of those splits; choose another name."
+        )
+    if name in taken:
+        raise InputError(f"{option} {name}: there is a set of that name; choose another one.")
+
+
 def add_sets(pairs: Pairs, given: Iterable[Sequence[str]], option: str) -> Pairs:
     """Return sets of pairs with further ones.
 
@@ -35,15 +57,7 @@ def add_sets(pairs: Pairs, given: Iterable[Sequence[str]], option: str) -> Pairs
     """
     pairs = dict(pairs)
     for name, source, target in given:
-        check_name(option, name)
-        # fairseq adds `train1` to the training data, and refuses to train beside a `valid1`.
-        if name.startswith(("train", "valid")):
-            raise InputError(
-                f"{option} {name}: fairseq takes sets whose names begin with train or valid for "
-                "parts of those splits; choose another name."
-            )
-        if name in pairs:
-            raise InputError(f"{option} {name}: there is a set of that name; choose another one.")
+        check_set_name(option, name, pairs)
         pairs[name] = (Path(source), Path(target))
     return pairs
 

@@ -26,6 +26,7 @@ from sut_data.kit.examples import (
 )
 from sut_data.kit.preparation import refuse_options
 from sut_data.sets.listops.expressions import Lengths, evaluate, generate
+from sut_data.text.further import check_set_name
 from sut_data.waiting import waiting
 
 LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
@@ -96,11 +97,14 @@ def raw_files(args: argparse.Namespace) -> dict[str, Path]:
     """Return the files that the options name, the training file first, by name.
 
     Raises:
-        InputError: if one is absent, or is used twice.
+        InputError: if one is absent, is used twice, or cannot give its name to a set.
     """
     names = [args.train_file or STANDARD_FILES[0], *(args.test_file or STANDARD_FILES[1:])]
     if len(set(names)) < len(names):
         raise InputError(f"{', '.join(names)}: each file can be used once, so name different ones.")
+    parts = {"train", "valid", "test"}
+    for name in names[2:]:
+        check_set_name("--test-file", name, parts)
     return {name: find(args.raw, f"{name}.tsv") for name in names}
 
 
