@@ -20,18 +20,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq.models.lstm import AttentionLayer
-from fairseq.modules import AdaptiveSoftmax
+from fairseq.models.lstm import AttentionLayer, LSTMDecoder
 from fairseq.modules import MultiheadAttention as FairseqAttention
 from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
 from torch import Tensor, nn
 
+from sut_fairseq.analysis.countable import check_model
 from sut_fairseq.errors import InputError
-from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.attention.compositional import ValueScores
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.recurrent.dnc import DNC
 from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUDecoder
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.statistics import HaltingStatistics
@@ -65,7 +63,7 @@ _PROJECTIONS = ("output_projection", "fc_out")
 
 
 # Modules that have hooks, and parts with hooks of their own.
-_WITH_OTHERS_INSIDE = (AttentionCore, ValueScores, GRUDecoder, AttentionLayer)
+_WITH_OTHERS_INSIDE = (AttentionCore, ValueScores, GRUDecoder, AttentionLayer, LSTMDecoder)
 
 # ptflops keeps the hooks of the model that it counts in a global variable.
 _one_at_a_time = threading.Lock()
@@ -118,12 +116,7 @@ def count(
         RuntimeError: if ptflops fails.
         InputError: if the model has layers that no hook here knows.
     """
-    if isinstance(model, RecurrentClassifier) and isinstance(model.reader, DNC):
-        raise InputError("a DNC is not counted: its memory has products that no hook here knows.")
-    if any(isinstance(module, AdaptiveSoftmax) for module in model.modules()):
-        raise InputError(
-            "an adaptive softmax is not counted: what it computes depends on the words predicted."
-        )
+    check_model(model)
     # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
     # training mode; ptflops switches to evaluation mode itself.
     model.train()
@@ -191,6 +184,7 @@ class _Counter(nn.Module):
             ValueScores: self._value_scores_hook,
             FairseqAttention: self._fairseq_attention_hook,
             AttentionLayer: self._lstm_attention_hook,
+            LSTMDecoder: self._lstm_decoder_hook,
             **dict.fromkeys((AttendAfter, AttendBefore), self._decoder_hook),
             nn.GRU: self._hook(_gru),
             nn.GRUCell: self._hook(_gru),
@@ -284,6 +278,12 @@ class _Counter(nn.Module):
     def _lstm_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         _, source, *_ = inputs
         self.result.by_kind[PRODUCTS] += 2 * source.numel()
+
+    def _lstm_decoder_hook(self, module: Any, inputs: Any, output: Any) -> None:
+        if module.share_input_output_embed:  # its matrix is that of an embedding, without a hook
+            macs = output[0].numel() * module.embed_tokens.embedding_dim
+            self._book(f"{self.names[module]}.output_projection", macs)
+            module.__flops__ += macs
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
         # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.

@@ -179,12 +179,16 @@ def average_steps_figure(
     places = [float(place) for place in (groups if numeric else range(len(groups)))]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
+    colours = {}
     for name in greatest:
         steps = [row[f"{name}_steps"] for row in rows]
-        axes.plot(places, steps, marker="o", markersize=4, label=name)
+        (curve,) = axes.plot(places, steps, marker="o", markersize=4, label=name)
+        colours[name] = curve.get_color()
     for most in sorted(set(greatest.values())):
-        of = " and ".join(name for name, own in greatest.items() if own == most)
-        axes.axhline(most, color="tab:red", linestyle="--", label=f"greatest number, {of}")
+        names = [name for name, own in greatest.items() if own == most]
+        colour = colours[names[0]] if len(names) == 1 else "tab:red"
+        of = " and ".join(names)
+        axes.axhline(most, color=colour, linestyle="--", label=f"greatest number, {of}")
     axes.set_ylim(0, 1.08 * max(greatest.values()))
     axes.set_xlabel(by.replace("_", " "), parse_math=False)
     axes.set_ylabel("average steps per token")

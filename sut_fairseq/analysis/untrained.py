@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -9,10 +10,12 @@ from typing import Any, NoReturn
 import torch
 from fairseq import models, options
 from fairseq.data import Dictionary
+from fairseq.models import FairseqLanguageModel
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.analysis.countable import check_kind
 from sut_fairseq.analysis.depth import never_halt
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
@@ -21,6 +24,9 @@ READS_NUMBERS = (
     "a contextual_retrieval model reads objects made of numbers, not words: `sut-benchmark "
     "attention --kinds compositional` counts its kind of attention."
 )
+
+# Options of others that models read.
+_READ_BY_MODELS = {"criterion", "max_target_positions", "tokens_per_sample"}
 
 _MAX_VOCAB_SIZE = 10_000_000  # each word becomes an entry of a dictionary: minutes above it
 
@@ -50,7 +56,8 @@ def build(
         for a classifier, `num_labels`: all words but the special symbols.
 
     Raises:
-        InputError: if there is no such architecture or flag, or if a value is not allowed.
+        InputError: if there is no such architecture or flag, if it is of a model that cannot be
+            counted, or if a value is not allowed.
     """
     check(
         arch in models.ARCH_MODEL_REGISTRY,
@@ -58,8 +65,10 @@ def build(
         "an architecture that fairseq-train knows (e.g. sut_base, ut_base, transformer_wmt_en_de)",
         arch,
     )
-    if models.ARCH_MODEL_REGISTRY[arch] is ContextualRetrievalModel:
+    kind = models.ARCH_MODEL_REGISTRY[arch]
+    if kind is ContextualRetrievalModel:
         raise InputError(READS_NUMBERS)
+    check_kind(kind)
     dictionary = Dictionary()
     check(
         len(dictionary) < vocab_size <= _MAX_VOCAB_SIZE,
@@ -76,9 +85,12 @@ def build(
     def refuse(message: str) -> NoReturn:
         raise InputError(f"{message}; see `{command} --help`.")
 
-    parser = options.get_training_parser()
+    # A language model shares options with its task (`--tokens-per-sample`).
+    of_task = "language_modeling" if issubclass(kind, FairseqLanguageModel) else "translation"
+    parser = options.get_training_parser(of_task)
     parser.error = refuse  # its own prints 200 lines of usage
     parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arch, *flags])
+    _check_of_model(kind, parser, flags)
     task = SimpleNamespace(
         source_dictionary=dictionary,
         target_dictionary=dictionary,
@@ -87,18 +99,54 @@ def build(
     dataclass = models.MODEL_DATACLASS_REGISTRY.get(models.ARCH_MODEL_NAME_REGISTRY[arch])
     config = parsed if dataclass is None else dataclass.from_namespace(parsed)
     _fill_in_from_task(config)
-    model = models.ARCH_MODEL_REGISTRY[arch].build_model(config, task)
+    model = kind.build_model(config, task)
     if alpha_threshold is None:
         never_halt(model)
     return model, task
 
 
+def _check_of_model(kind: type[Any], parser: ArgumentParser, flags: Sequence[str]) -> None:
+    """Refuse flags of a training that say nothing about its model.
+
+    Args:
+        kind: class of the model.
+        parser: what has read the flags.
+        flags: as they were typed.
+
+    Raises:
+        InputError: naming them.
+    """
+    of_model = ArgumentParser(add_help=False)
+    kind.add_args(of_model)
+    own = {action.dest for action in of_model._actions} | _READ_BY_MODELS
+    known = parser._option_string_actions
+    named = [flag.partition("=")[0] for flag in flags]
+    others = [flag for flag in named if flag in known and known[flag].dest not in own]
+    if others:
+        raise InputError(
+            f"{', '.join(others)}: this is about the training and not about the model, and would "
+            "change nothing here: leave it out (`sut-benchmark plan` and others have options such "
+            "as `--dtype` of their own)."
+        )
+
+
 def _fill_in_from_task(config: Any) -> None:
-    """Put defaults where a language model refers to options of its task, as `${task.NAME}`."""
+    """Put values where a language model refers to options of its task, as `${task.NAME}`.
+
+    Raises:
+        InputError: if the value given is no whole number.
+    """
     task = LanguageModelingConfig()
     for name, value in vars(config).items():
         if isinstance(value, str) and value.startswith("${task."):
             setattr(config, name, getattr(task, name))
+        elif name == "max_target_positions" and isinstance(value, str):
+            # The parser knows no type of what refers to another option.
+            requirement = "a whole number of at least 1"
+            check(
+                value.isdecimal() and int(value) > 0, "--max-target-positions", requirement, value
+            )
+            setattr(config, name, int(value))
 
 
 def random_batch(

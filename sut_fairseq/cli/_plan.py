@@ -176,13 +176,14 @@ def print_plan(found: dict[str, Any]) -> None:
         print(f"\nThis is more than the {on['memory'] / 1e9:g} GB of a GPU: {advice}.")
     other = found["expert_parallelism"]
     if other is not None:
+        experts = " or ".join(map(str, other["experts"]))
         room = f"; a GPU has memory for about {other['experts_for_full_memory']:,}"
         print(
             f"\nWith its experts on different GPUs, each GPU would send "
             f"{_size(other['sent_by_each_gpu'])} of tokens for an update, and not the "
             f"{_size(other['gradients_saved'])} of their gradients.\nThat is less from "
             f"{other['experts_for_less_traffic']:,} experts in each layer on (this model has "
-            f"{other['experts']}){room if memory['fits'] else ''}."
+            f"{experts}){room if memory['fits'] else ''}."
         )
 
 

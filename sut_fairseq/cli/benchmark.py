@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.cli import _plan
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError, check, check_choice
+from sut_fairseq.inference.files import find_checkpoint
 
 _SUBJECTS: dict[str, tuple[Any, str]] = {
     "experts": (
@@ -226,6 +228,7 @@ def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
     if path is not None:
         if data is None:
             raise InputError("--path needs sentences to run the model on: give --data DATA-BIN.")
+        values["path"] = path = str(find_checkpoint(Path(path)))
         load_checkpoint(path, lazy=True)  # refuses what is no checkpoint with one clear sentence
     return kind(**values)
 

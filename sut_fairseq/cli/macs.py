@@ -26,7 +26,8 @@ from sut_fairseq.analysis.complexity import (
     without_padding,
 )
 from sut_fairseq.analysis.depth import units_with_threshold
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
@@ -79,7 +80,8 @@ def make_parser() -> Parser:
         "--data",
         metavar="DATA-BIN",
         help="count the sentence pairs of this binarised folder, with all target tokens as in "
-        "training (of a classification the label and its end)",
+        "training (of a classification the label and its end; of a language model only the "
+        "dictionary is read, and --src-len says how long its sentence is)",
     )
     lengths.add_argument(
         "--gen-subset", metavar="SPLIT", help=f"which split of it (default: {_SPLIT})"
@@ -138,9 +140,7 @@ def run(argv: Sequence[str] | None) -> None:
         )
     if arguments.tgt_len is not None and not isinstance(model, FairseqEncoderDecoderModel):
         raise InputError("--tgt-len is for models with a decoder: leave it out.")
-    if arguments.data:
-        if isinstance(model, FairseqLanguageModel):
-            raise InputError("--data counts sentence pairs: for a language model give --src-len.")
+    if arguments.data and not isinstance(model, FairseqLanguageModel):
         with waiting("loading the sentence pairs"):
             split = arguments.gen_subset or _SPLIT
             pairs = trained.sentence_pairs(task, split, arguments.max_sentences)
@@ -177,7 +177,10 @@ def _check_options(arguments: argparse.Namespace) -> None:
     else:
         reason = "an untrained model has no languages"
         refuse(arguments, ("source_lang", "target_lang"), reason)
-    if arguments.data:
+    if arguments.path and _is_language_model(Path(arguments.path)):
+        reason = "of a language model random tokens are counted"
+        refuse(arguments, ("gen_subset", "max_sentences"), reason)
+    elif arguments.data:
         reason = "--data counts sentence pairs, which have lengths of their own"
         refuse(arguments, ("src_len", "tgt_len"), reason, instead="--data")
     else:
@@ -240,12 +243,22 @@ def _millions(number: int) -> str:
     return f"{number / 1e6:.2f} M"
 
 
+def _is_language_model(path: Path) -> bool:
+    """Tell what a checkpoint is; a path that leads to none is refused where it is loaded."""
+    if not path.exists():
+        return False
+    state = load_checkpoint(find_checkpoint(path), lazy=True)
+    return bool(setting(state, "task", "_name") == "language_modeling")
+
+
 def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqTask]:
-    arguments.path = str(find_checkpoint(Path(arguments.path)))
+    checkpoint = find_checkpoint(Path(arguments.path))
     keys = ("data", "source_lang", "target_lang", "alpha_threshold")
     given = {key: getattr(arguments, key) for key in keys}
+    if arguments.data is None and any(checkpoint.parent.glob("dict.*txt")):
+        given["data"] = str(checkpoint.parent)  # an exported model has its dictionaries with it
     return trained.load(
-        arguments.path, {key: value for key, value in given.items() if value is not None}
+        str(checkpoint), {key: value for key, value in given.items() if value is not None}
     )
 
 

@@ -185,6 +185,16 @@ def test_the_share_that_is_asked_for_is_skipped(capsys: pytest.CaptureFixture[st
     assert [entry["skipped"] for entry in found.values()] == pytest.approx([0, 0.25, 0.5])
 
 
+def test_shares_that_few_steps_do_not_allow_are_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of those that nobody asked for."""
+    found = report(capsys, "halting", *words("--arch sut_tiny --sentences 2 --length 4"))
+    assert found["settings"]["shares"] == [0.5] and list(found["variants"]) == words(
+        "share_0 share_0.5"
+    )
+
+
 def test_decoding_produces_the_same_number_of_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     found = report(capsys, "decode", *words(SIZES["decode"]))["variants"]
     tokens = [entry["tokens_per_second"] * entry["median"] for entry in found.values()]
@@ -247,7 +257,7 @@ def test_layers_of_an_architecture(
 def test_a_trained_model_on_its_data(
     halting: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ("--path", halting, "--data", data, "--max-sentences", 5)
+    options = ("--path", halting.parent, "--data", data, "--max-sentences", 5)
     found = report(capsys, "halting", *options, "--thresholds", 0.7, 0.3)
     variants = words("threshold_inf threshold_0.7 threshold_0.3")
     ratios = [
@@ -317,6 +327,15 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("train --dense-arch sut_base", "`--dense-arch` must be other than sut_base"),
         ("train --preset tiny", "invalid choice: 'tiny'"),
         (f"train {PAIRS} --transformer-heads 3", "`--transformer-heads` must be a divisor of the"),
+        (f"train {PAIRS} --dense-arch ut_lm", "`--dense-arch` must be an encoder-decoder (e.g."),
+        (
+            "halting --arch sut_tiny --thresholds 0.7 --gen-subset valid",
+            "random words are measured: leave --gen-subset and --thresholds out.",
+        ),
+        ("decode --max-sentences 3", "random words are measured: leave --max-sentences out."),
+        ("attention --arch sut_tiny --embed-dim 8", "are those of --arch: leave --embed-dim out."),
+        ("experts --arch sut_tiny --top-k 1", "are those of --arch: leave --top-k out."),
+        ("plan --tokens 1e9 --bf16", "--bf16: this is about the training and not about the model"),
         (f"train {PAIRS} --dense-arch x", "`--dense-arch` must be an architecture that"),
         (f"train {PAIRS} --src-len 9999", "`--src-len` must be between 1 and the model's maximum"),
         ("decode --arch transformer --vocab-size 9", "`--arch` must be an encoder-decoder of this"),
@@ -324,7 +343,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("decode --thresholds 1.5", "`--thresholds` must be greater than 0, at most 1, but is 1.5"),
         (
             f"decode {PAIRS.replace('sut_tiny', 'ut_scan')} --thresholds 0.9 0.3",
-            "`--thresholds` must be left out for a model that does not halt by stick-breaking",
+            "the model does not halt by stick-breaking: leave --thresholds out.",
         ),
         (
             "functions --functions permute --settings base_256",
@@ -385,7 +404,7 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["speed"]["source"] == str(measured)
     assert words("machines speed model memory update run expert_parallelism") == list(found)
-    assert found["expert_parallelism"]["experts"] == 6
+    assert found["expert_parallelism"]["experts"] == [4, 6]
     assert found["memory"]["fits"] and found["update"]["tokens"] == 4 * 2 * 5
     print_plan(found)
     lines = capsys.readouterr().out.splitlines()

@@ -60,6 +60,18 @@ def test_a_round_trip_changes_no_bit(trained: Path, exported: Path, tmp_path: Pa
         assert tensor.numpy().tobytes() == other.numpy().tobytes()
 
 
+def test_its_macs_are_counted_where_the_data_are_not(exported: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported, tmp_path / "mine")
+    document = json.loads((folder / CONFIG).read_text())
+    document["cfg"]["task"]["data"] = "/nowhere"
+    (folder / CONFIG).write_text(json.dumps(document))
+    counts = [
+        run("sut-macs", "--path", path, "--src-len", 4, "--json").stdout
+        for path in (exported, folder)
+    ]
+    assert counts[0] == counts[1]
+
+
 def test_a_given_folder_counts_not_what_lies_beside(
     exported: Path, data: Path, tmp_path: Path
 ) -> None:

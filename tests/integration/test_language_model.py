@@ -60,12 +60,26 @@ def test_train_score_generate(words_only: Path, text: Path, tmp_path: Path) -> N
     )
     assert f"answer: {prompt}" in run("python", "-c", loaded).stdout
 
-    for command, sentence in (
-        ("sut-evaluate", "language models have no sentences to get right: use fairseq-eval-lm."),
-        ("sut-macs", "--data counts sentence pairs: for a language model give --src-len."),
+    moved = words_only.rename(words_only.with_name("moved"))
+    count = ("sut-macs", "--path", checkpoint, "--src-len", 5)
+    assert "name the folder of the prepared data with --data" in run(*count, ok=False).last_line
+    found = json.loads(run(*count, "--data", moved, "--json").stdout)
+    assert (found["sentences"], found["source_tokens"], found["target_tokens"]) == (1, 5, 0)
+    for command, options, sentence in (
+        (
+            "sut-evaluate",
+            (),
+            "language models have no sentences to get right: use fairseq-eval-lm.",
+        ),
+        (
+            "sut-macs",
+            ("--gen-subset", "test"),
+            "of a language model random tokens are counted: leave --gen-subset out.",
+        ),
     ):
-        refused = run(command, "--path", checkpoint, "--data", words_only, ok=False)
+        refused = run(command, "--path", checkpoint, "--data", moved, *options, ok=False)
         assert refused.status == 2 and refused.last_line == f"{command}: error: {sentence}"
+    moved.rename(words_only)
     translated = run("sut-translate", checkpoint, ok=False)
     assert "is a language model, which translates nothing: load it with" in translated.last_line
     drawn = run("sut-report", "--path", checkpoint, "--out", tmp_path, ok=False)
@@ -80,3 +94,12 @@ def test_macs_are_those_of_a_transformer_of_the_same_sizes() -> None:
     }
     assert macs["ut_lm"]["macs"] == pytest.approx(macs["transformer_lm"]["macs"], rel=0.002)
     assert macs["ut_lm"]["target_tokens"] == 0
+
+
+@pytest.mark.parametrize("option", ["--tokens-per-sample", "--max-target-positions"])
+def test_long_sentences_are_counted(option: str) -> None:
+    """Options that a language model shares with its task."""
+    count = ("sut-macs", "--vocab-size", 99, "--arch", "ut_lm", "--src-len", 1500)
+    assert "between 1 and the model's maximum (1024)" in run(*count, ok=False).last_line
+    assert json.loads(run(*count, option, 2048, "--json").stdout)["source_tokens"] == 1500
+    assert option in run(*count, option, "many", ok=False).last_line

@@ -440,11 +440,16 @@ def test_lstm_readers_meet_the_formula(layers: int, both: bool) -> None:
     assert found.macs == found.macs_full == recurrent + (ways * d + 1) * vocabulary
 
 
-def test_fairseqs_lstm_meets_the_formula() -> None:
-    n, m, e, d, vocabulary = 5, 7, 6, 8, 9
+@pytest.mark.parametrize(
+    "sharing", ["", "--share-decoder-input-output-embed", "--share-all-embeddings"]
+)
+def test_fairseqs_lstm_meets_the_formula(sharing: str) -> None:
+    """With a matrix of embeddings for projection, too, which has no bias."""
+    n, m, d, vocabulary = 5, 7, 8, 9
+    e, bias = (d, 0) if sharing else (6, 1)
     flags = f"--encoder-embed-dim {e} --encoder-hidden-size {d} --encoder-layers 1".split()
     flags += f"--decoder-embed-dim {e} --decoder-hidden-size {d} --decoder-layers 1".split()
-    flags += f"--decoder-out-embed-dim {d} --decoder-attention 1".split()
+    flags += f"--decoder-out-embed-dim {d} --decoder-attention 1 {sharing}".split()
     model, task = untrained.build("lstm", vocabulary, flags)
     batch = untrained.random_batch(model, task, src_len=n, tgt_len=m)
     found = count(model, [batch])
@@ -452,12 +457,24 @@ def test_fairseqs_lstm_meets_the_formula() -> None:
     cell = 4 * d * (e + d + d + 2)  # the last context is an input, too
     attention = d * d + 2 * d * d
     assert found.by_part["encoder"] == encoder
-    projection = m * (d + 1) * vocabulary
+    projection = m * (d + bias) * vocabulary
     assert found.by_part["projection"] == found.by_kind["output projection"] == projection
     assert found.by_kind["recurrent layers"] == encoder + m * cell
     assert not found.by_kind["other"]
-    assert found.macs == encoder + m * (cell + attention + (d + 1) * vocabulary)
+    assert found.macs == encoder + m * (cell + attention) + projection
     assert found.macs_full - found.macs == m * 2 * n * d
+
+
+def test_what_the_hooks_do_not_see_is_refused() -> None:
+    """A count without convolutions, or without half of the keys, would look like a whole one."""
+    for arch in ("lightconv", "fconv", "fconv_lm", "lstm_lm", "roberta_base", "s2t_transformer"):
+        with pytest.raises(InputError, match="has layers that are not counted here; `sut-macs`"):
+            untrained.build(arch, 9)
+    flags = ["--cross-self-attention", "--no-cross-attention", "--encoder-layers", "1"]
+    model, task = untrained.build("transformer", 9, flags)
+    batch = untrained.random_batch(model, task, src_len=3, tgt_len=2)
+    with pytest.raises(InputError, match="--cross-self-attention is not counted"):
+        count(model, [batch])
 
 
 def test_a_dnc_is_refused() -> None:

@@ -272,8 +272,13 @@ def test_when_experts_on_other_gpus_would_send_less() -> None:
     for number, less in ((pays_from + 1, True), (pays_from // 2, False)):
         flags = ("--attention-experts", str(number), "--ffn-experts", str(number))
         found = plan(training(**few, flags=flags), machines(8), SPEED)["expert_parallelism"]
-        assert found["experts"] == number
+        assert found["experts"] == [number]
         assert (found["sent_by_each_gpu"] < found["gradients_saved"]) == less
+        assert found["experts_for_less_traffic"] == pays_from
+    # Tokens travel to as many experts as before, wherever there are more to choose from.
+    found = plan(training(**few, flags=("--ffn-experts", "9")), machines(8), SPEED)
+    assert found["expert_parallelism"]["experts"] == [4, 9]
+    assert found["expert_parallelism"]["experts_for_less_traffic"] == pays_from
 
 
 @pytest.mark.usefixtures("without_memory")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sut_fairseq.analysis.benchmark import compositional, geometric
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.peers import options_of
-from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.report import Report, refuse_changed, size
 from sut_fairseq.analysis.benchmark.steps import Step, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.errors import check, check_choice
@@ -58,6 +58,8 @@ class Sizes:
         options = options_of(self.arch)
         if options is None:
             return self
+        names = ("embed_dim", "num_experts", "top_k", "num_heads", "head_dim", "window")
+        refuse_changed(self, names, "these sizes are those of --arch")
         heads = options.encoder_attention_heads
         return replace(
             self,

@@ -11,7 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.benchmark.peers import equal_transformer, own_model
-from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.report import NO_PATH, Report, refuse_changed, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, units_with_threshold
 from sut_fairseq.analysis.untrained import random_batch
@@ -59,7 +59,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
 
 
 def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
-    report.leave_out("path", "data", "gen_subset", "max_sentences")
+    report.leave_out("path", "data", "gen_subset", "max_sentences", reason=NO_PATH)
     model, task = own_model(sizes.arch, sizes.vocab_size)
     lengths = dict(src_len=sizes.src_len, tgt_len=sizes.tgt_len)
     transformer, hidden_dim = equal_transformer(model, task, **lengths)
@@ -88,7 +88,8 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 
 
 def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
-    report.leave_out("arch", "src_len", "tgt_len", "vocab_size")
+    names = ("arch", "src_len", "tgt_len", "vocab_size")
+    report.leave_out(*names, reason="--path is a model, and --data sentences, of given sizes")
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
     generates = hasattr(model, "decoder") and not isinstance(task, LabelTask)
     check(generates, "--path", "a model that generates sentences", f"a {type(model).__name__}")
@@ -118,9 +119,7 @@ def _at_thresholds(
     A model that does not halt is measured once.
     """
     if not units_with_threshold(model):
-        usual = sizes.thresholds == Sizes().thresholds
-        needed = "left out for a model that does not halt by stick-breaking"
-        check(usual, "--thresholds", needed, " ".join(map(str, sizes.thresholds)))
+        refuse_changed(sizes, ["thresholds"], "the model does not halt by stick-breaking")
         return {_own_name(sizes): _search(search, batches, conditions)}
     variants: dict[str, Callable[[], int]] = {}
     for number, threshold in enumerate(sizes.thresholds):
@@ -161,7 +160,7 @@ def _measure(
     conditions: Conditions,
 ) -> None:
     if not units_with_threshold(model):
-        report.leave_out("thresholds")
+        report.leave_out("thresholds", reason="the model does not halt by stick-breaking")
     tokens = {}
     for name, decode in variants.items():
         with count_depth(model) as statistics:

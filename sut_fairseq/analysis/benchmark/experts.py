@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.analysis.benchmark.peers import options_of
-from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.report import Report, refuse_changed, size
 from sut_fairseq.analysis.benchmark.steps import layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.modules.feedforward import DenseFeedForward
@@ -50,6 +50,8 @@ class Sizes:
         options = options_of(self.arch)
         if options is None:
             return self
+        names = ("embed_dim", "num_experts", "top_k", "hidden_dim")
+        refuse_changed(self, names, "these sizes are those of --arch")
         return replace(
             self,
             embed_dim=options.encoder_embed_dim,

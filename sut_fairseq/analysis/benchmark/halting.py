@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.benchmark.peers import own_model
-from sut_fairseq.analysis.benchmark.report import Report, size
+from sut_fairseq.analysis.benchmark.report import NO_PATH, Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
 from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import (
@@ -125,16 +125,20 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
 
 
 def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
-    report.leave_out("path", "data", "gen_subset", "max_sentences", "thresholds")
+    report.leave_out("path", "data", "gen_subset", "max_sentences", "thresholds", reason=NO_PATH)
     model, task = own_model(sizes.arch, vocab_size=100)
     stack = model.encoder.stack
-    most = 1 - 1 / stack.num_steps
-    for share in sizes.shares:
-        requirement = f"greater than 0, at most {most:.3f} (each token runs a step)"
-        check(0 < share <= most + 1e-6, "--shares", requirement, share)
     unit = stack.halting
     kind = "an architecture whose encoder halts by stick-breaking"
     check(isinstance(unit, StickBreakingHalting), "--arch", kind, sizes.arch)
+    most = 1 - 1 / stack.num_steps
+    shares = sizes.shares
+    if shares == Sizes().shares:  # nobody asked for those that few steps do not allow
+        shares = tuple(share for share in shares if share <= most) or (most,)
+        report.settings["shares"] = shares
+    for share in shares:
+        requirement = f"greater than 0, at most {most:.3f} (each token runs a step)"
+        check(0 < share <= most + 1e-6, "--shares", requirement, share)
     model = model.to(conditions.device).eval()
     grid = (sizes.sentences, sizes.length)
     states = torch.randn(*grid, model.encoder.embedding.tokens.embedding_dim)
@@ -143,7 +147,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     generator = torch.Generator().manual_seed(conditions.seed)
     variants: dict[str, Callable[[], object]] = {}
     achieved = {}
-    for share in (0.0, *sizes.shares):
+    for share in (0.0, *shares):
         plan = depths(states[..., 0].numel(), stack.num_steps, share, generator)
         scheduled = ScheduledHalting(unit, plan.to(conditions.device)).eval()
 
@@ -163,7 +167,8 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 
 
 def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
-    report.leave_out("arch", "sentences", "length", "shares")
+    names = ("arch", "sentences", "length", "shares")
+    report.leave_out(*names, reason="--path is a model, and --data sentences, of given sizes")
     for threshold in sizes.thresholds:
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     model, task = trained.load(str(sizes.path), {"data": sizes.data})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 import sut_fairseq
 from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings
+from sut_fairseq.errors import InputError
 
 
 def size(default: Any, text: str, kind: type = str) -> Any:
@@ -27,6 +28,27 @@ def size(default: Any, text: str, kind: type = str) -> Any:
     example = default[0] if isinstance(default, tuple) else default
     kind = kind if example is None else type(example)
     return field(default=default, metadata={"help": text, "kind": kind})
+
+
+def refuse_changed(sizes: Any, names: Iterable[str], reason: str) -> None:
+    """Refuse sizes that are not the usual ones and would change nothing.
+
+    Args:
+        sizes: of a subject.
+        names: which of them.
+        reason: why they would not.
+
+    Raises:
+        InputError: `REASON: leave --length and --shares out.`
+    """
+    usual = type(sizes)()
+    changed = [name for name in names if getattr(sizes, name) != getattr(usual, name)]
+    if changed:
+        flags = " and ".join("--" + name.replace("_", "-") for name in changed)
+        raise InputError(f"{reason}: leave {flags} out.")
+
+
+NO_PATH = "without --path an untrained model and random words are measured"
 
 
 class Report:
@@ -47,6 +69,7 @@ class Report:
 
     def __init__(self, subject: str, sizes: Any, conditions: Conditions) -> None:
         self.subject = subject
+        self._sizes = sizes
         self.conditions = conditions
         self.settings: dict[str, Any] = {
             **asdict(sizes),
@@ -60,8 +83,13 @@ class Report:
         self.ratios: dict[str, Ratio] = {}
         self.meanings: dict[str, str] = {}
 
-    def leave_out(self, *names: str) -> None:
-        """Drop settings that had no effect."""
+    def leave_out(self, *names: str, reason: str) -> None:
+        """Drop settings that have no effect, for this reason.
+
+        Raises:
+            InputError: if one of them was changed, as `refuse_changed` says it.
+        """
+        refuse_changed(self._sizes, names, reason)
         for name in names:
             del self.settings[name]
 

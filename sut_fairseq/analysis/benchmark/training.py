@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
+from fairseq.models import FairseqEncoderDecoderModel
 from torch import nn
 
 from sut_fairseq.analysis.benchmark.peers import (
@@ -126,9 +127,10 @@ def _models(
     report.settings["transformer_ffn_dim"] = hidden_dim
     models: dict[str, nn.Module] = {sizes.arch: model, "transformer": transformer}
     if sizes.dense_arch != "none":
-        models[sizes.dense_arch], _ = build(
-            sizes.dense_arch, sizes.vocab_size, name="--dense-arch", command=COMMAND
-        )
+        dense, _ = build(sizes.dense_arch, sizes.vocab_size, name="--dense-arch", command=COMMAND)
+        pairs = isinstance(dense, FairseqEncoderDecoderModel)
+        check(pairs, "--dense-arch", "an encoder-decoder (e.g. ut_base, lstm)", sizes.dense_arch)
+        models[sizes.dense_arch] = dense
     if conditions.device.type == "cuda":
         flags = (*sizes.flags.split(), "--expert-backend", "loop")
         models["loop"], _ = build(sizes.arch, sizes.vocab_size, flags, command=COMMAND)

@@ -70,8 +70,21 @@ def parameters(model: nn.Module) -> int:
 
 def parameters_of_experts(model: nn.Module) -> int:
     """Number of parameters of experts, in all routed modules."""
-    layers = [m for m in model.modules() if isinstance(m, (ExpertInput, ExpertOutput))]
-    return sum(parameters(layer) for layer in layers)
+    return sum(parameters(layer) for layer in _expert_layers(model))
+
+
+def parameters_of_one_expert(model: nn.Module) -> int:
+    """Number of parameters of one expert in each routed module."""
+    return sum(parameters(layer) // layer.num_experts for layer in _expert_layers(model))
+
+
+def experts_of_layers(model: nn.Module) -> list[int]:
+    """The numbers of experts that the routed modules have, each once, the least first."""
+    return sorted({layer.num_experts for layer in _expert_layers(model)})
+
+
+def _expert_layers(model: nn.Module) -> list[ExpertInput | ExpertOutput]:
+    return [m for m in model.modules() if isinstance(m, (ExpertInput, ExpertOutput))]
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -12,7 +12,14 @@ import torch
 from sut_fairseq.analysis.benchmark.peers import own_model
 from sut_fairseq.analysis.complexity import count
 from sut_fairseq.analysis.depth import stacks
-from sut_fairseq.analysis.plan.memory import Batch, memory_of, parameters, parameters_of_experts
+from sut_fairseq.analysis.plan.memory import (
+    Batch,
+    experts_of_layers,
+    memory_of,
+    parameters,
+    parameters_of_experts,
+    parameters_of_one_expert,
+)
 from sut_fairseq.analysis.plan.speed import Speed
 from sut_fairseq.analysis.plan.traffic import Exchange, ring_bytes
 from sut_fairseq.analysis.untrained import random_batch
@@ -169,14 +176,14 @@ def _expert_parallelism(
     batch, size = training.batch, training.dtype.itemsize
     sources, targets = (batch.sentences * length for length in (batch.src_len, batch.tgt_len))
     exchanged = training.update_freq * Exchange.of(model).bytes(sources, targets, size, on.gpus)
-    gradients = ring_bytes(size * of_experts, on.gpus)
-    # Weights, gradients, buckets and the optimizer's moments of one expert in every layer.
-    num_experts = max(m.num_experts for m in model.modules() if hasattr(m, "num_experts"))
-    state = (3 * size + 8 + (0 if size == 4 else 8)) * of_experts / num_experts
+    one = parameters_of_one_expert(model)
+    # Weights, gradients, buckets and the optimizer's moments of a parameter.
+    state = 3 * size + 8 + (0 if size == 4 else 8)
+    free = on.memory - used + state * of_experts  # without any expert
     return {
         "sent_by_each_gpu": exchanged,
-        "gradients_saved": gradients,
-        "experts": num_experts,
-        "experts_for_less_traffic": math.ceil(num_experts * exchanged / gradients),
-        "experts_for_full_memory": num_experts + math.floor((on.memory - used) / state),
+        "gradients_saved": ring_bytes(size * of_experts, on.gpus),
+        "experts": experts_of_layers(model),
+        "experts_for_less_traffic": math.ceil(exchanged / ring_bytes(size * one, on.gpus)),
+        "experts_for_full_memory": math.floor(free / (state * one)),
     }

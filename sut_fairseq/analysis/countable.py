@@ -1,0 +1,61 @@
+"""Which models can be counted: those of this package, and some of fairseq's.
+
+fairseq's other models compute much outside of modules that hooks see (convolutions, shared
+matrices), and a count without that would look like one with it.
+"""
+
+from __future__ import annotations
+
+from fairseq.models.lstm import LSTMModel
+from fairseq.models.transformer import TransformerModel, TransformerModelBase
+from fairseq.models.transformer_align import TransformerAlignModel
+from fairseq.models.transformer_lm import TransformerLanguageModel
+from fairseq.modules import AdaptiveSoftmax
+from torch import nn
+
+from sut_fairseq.errors import InputError
+from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
+from sut_fairseq.modules.recurrent.dnc import DNC
+
+# Themselves, not what others make of them.
+_OF_FAIRSEQ = (
+    LSTMModel,
+    TransformerAlignModel,
+    TransformerLanguageModel,
+    TransformerModel,
+    TransformerModelBase,
+)
+
+
+def check_kind(kind: type[nn.Module]) -> None:
+    """Refuse models of fairseq that are not counted; those of other plugins may be.
+
+    Raises:
+        InputError: naming the class of the model.
+    """
+    if kind.__module__.startswith("fairseq.") and kind not in _OF_FAIRSEQ:
+        raise InputError(
+            f"`{kind.__name__}` has layers that are not counted here; `sut-macs` counts "
+            "the models of this package and fairseq's Transformer and LSTM."
+        )
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model with parts whose products no hook sees.
+
+    Raises:
+        InputError: saying which.
+    """
+    check_kind(type(model))
+    if isinstance(model, RecurrentClassifier) and isinstance(model.reader, DNC):
+        raise InputError("a DNC is not counted: its memory has products that no hook here knows.")
+    for module in model.modules():
+        if isinstance(module, AdaptiveSoftmax):
+            raise InputError(
+                "an adaptive softmax is not counted: what it computes depends on the words "
+                "predicted."
+            )
+        if getattr(module, "cross_self_attention", False):
+            raise InputError(
+                "--cross-self-attention is not counted: its self-attention reads the source, too."
+            )
