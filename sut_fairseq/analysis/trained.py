@@ -7,10 +7,12 @@ from typing import Any
 
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import FairseqDataset
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.checkpoints.reading import guard_fairseq, load_as_fairseq
+from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError, check
 
 # Overrides that say nothing about the model.
@@ -45,7 +47,8 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     except InputError:
         raise
     except Exception as error:
-        raise InputError(_why(path, overrides, error)) from error
+        name = setting(state, "model", "_name") or setting(state, "model", "arch")
+        raise InputError(_why(path, name, overrides, error)) from error
     ensemble, _, task = found
     model = ensemble[0]
     for name, parameter in model.named_parameters():
@@ -57,8 +60,13 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     return model, task
 
 
-def _why(path: str, overrides: Mapping[str, Any], error: Exception) -> str:
-    """Why fairseq cannot make a model of a checkpoint, in a sentence."""
+def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Exception) -> str:
+    """Why fairseq cannot make a model of a checkpoint of an architecture, in a sentence."""
+    if name is not None and name not in {*ARCH_MODEL_REGISTRY, *MODEL_REGISTRY}:
+        return (
+            f"the architecture `{name}` of `{path}` is not registered: give the plugin's folder "
+            "with --user-dir, or in Python import its module before."
+        )
     if isinstance(error, FileNotFoundError):
         return (
             f"there is no `{error.filename}`, where the model's dictionaries should be: name the "

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
+
+from fairseq.utils import import_user_module
 
 from sut_data import command_line
 from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.errors import InputError
 
-__all__ = ["for_json", "load_checkpoint", "print_json", "run_command"]
+__all__ = ["add_user_dir", "for_json", "load_checkpoint", "print_json", "run_command"]
 
 
 _QUIET = ("fairseq", "sut_fairseq", "matplotlib")
@@ -37,6 +42,39 @@ def run_command(
     finally:
         for logger, level in zip(loggers, levels):
             logger.setLevel(level)
+
+
+class _ImportUserDir(argparse.Action):
+    """Imports a folder as `--user-dir` of fairseq does, while the command line is read."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if not Path(values).is_dir():
+            raise InputError(f"--user-dir {values}: there is no such folder; check its path.")
+        try:
+            import_user_module(argparse.Namespace(user_dir=values))
+        except InputError:
+            raise
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise InputError(f"--user-dir {values} cannot be imported ({reason}).") from error
+
+
+def add_user_dir(parser: argparse._ActionsContainer) -> None:
+    """Add `--user-dir` for models that another plugin registers."""
+    parser.add_argument(
+        "--user-dir",
+        action=_ImportUserDir,
+        default=argparse.SUPPRESS,
+        metavar="DIR",
+        help="folder of another fairseq plugin, whose code is run, for architectures that it "
+        "registers (this package needs no --user-dir here)",
+    )
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, whole_number
 from sut_fairseq.analysis import evaluation
+from sut_fairseq.cli._command import add_user_dir
 from sut_fairseq.cli._overrides import parse_overrides
 
 MODES = ("reference", "search")
@@ -28,6 +29,7 @@ def make_parser() -> Parser:
     parser.add_argument("--path", required=True, metavar="CHECKPOINT", help="a trained model")
     what = parser.add_argument_group("which sentences")
     how = parser.add_argument_group("how the model runs")
+    add_user_dir(how)
     shown = parser.add_argument_group("what is shown")
     what.add_argument("--data", metavar="DATA-BIN", help="prepared folder (default: training's)")
     what.add_argument(

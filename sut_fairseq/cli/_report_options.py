@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, refuse, whole_number
 from sut_data.files import check_can_make
+from sut_fairseq.cli._command import add_user_dir
 from sut_fairseq.cli._overrides import parse_overrides
 from sut_fairseq.errors import InputError, check
 
@@ -48,6 +49,7 @@ def _model(group: argparse._ArgumentGroup) -> None:
         metavar="CHECKPOINT",
         help="a trained model, or a folder with one (the best counts)",
     )
+    add_user_dir(group)
     group.add_argument(
         "--data",
         metavar="DATA-BIN",

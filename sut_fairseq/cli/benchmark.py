@@ -25,7 +25,7 @@ from sut_fairseq.analysis.benchmark import (
 )
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.cli import _plan
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.inference.files import find_checkpoint
 
@@ -125,6 +125,7 @@ def make_parser(preset: str | None = None) -> Parser:
         ],
     )
     _plan.add_arguments(planned)
+    add_user_dir(planned)
     return parser
 
 
@@ -177,6 +178,7 @@ def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
         "--seed", type=seed, default=1, metavar="N", help="seed of weights and inputs (default: 1)"
     )
     group.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_user_dir(group)
 
 
 def _main(argv: Sequence[str] | None) -> None:

@@ -27,7 +27,7 @@ from sut_fairseq.analysis.complexity import (
 )
 from sut_fairseq.analysis.depth import units_with_threshold
 from sut_fairseq.checkpoints.settings import setting
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
@@ -62,6 +62,7 @@ def make_parser() -> Parser:
         "--arch", metavar="NAME", help="an architecture of this package or fairseq's own, untrained"
     )
     model.add_argument("--path", metavar="CHECKPOINT", help="a trained model")
+    add_user_dir(group)
     lengths = parser.add_argument_group("what to count (default: one pair of random tokens)")
     for side, name in (("src", "source"), ("tgt", "target")):
         lengths.add_argument(

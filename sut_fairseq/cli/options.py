@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 
 from sut_data.command_line import Parser
 from sut_fairseq.analysis.options import Described, Group, describe, headings
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli._command import add_user_dir, print_json, run_command
 
 _PRESET = "*"
 _WIDEST = 110  # characters in a line
@@ -34,6 +34,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "name", nargs="?", metavar="NAME", help="what is given to --arch, --criterion or --task"
     )
+    add_user_dir(parser)
     parser.add_argument(
         "--preset-only",
         action="store_true",

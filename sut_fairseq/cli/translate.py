@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from sut_data.command_line import Parser, printable, refuse, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
-from sut_fairseq.cli._command import for_json, run_command
+from sut_fairseq.cli._command import add_user_dir, for_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
@@ -198,6 +198,7 @@ def make_parser() -> Parser:
         parser.add_argument(
             f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
         )
+    add_user_dir(parser)
     parser.add_argument(
         "--export",
         metavar="DIR",

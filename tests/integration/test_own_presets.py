@@ -1,0 +1,68 @@
+"""Architectures that another plugin registers: every command that builds a model finds them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import TINY, run, training, words
+
+PLUGIN = """
+from sut_fairseq.models.architectures import ARCHITECTURES, register_architecture
+
+options = {**ARCHITECTURES["sut_tiny"], "decoder_layers": 2}
+register_architecture("universal_transformer", "own_sut", options)
+"""
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("user") / "own_plugin"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(PLUGIN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoint(plugin: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """After two updates in bfloat16, which fairseq alone refuses without torch_xla."""
+    save_dir = tmp_path_factory.mktemp("own")
+    options = [*training(data, save_dir, *TINY), "--arch", "own_sut", "--bf16"]
+    run("fairseq-train", *options, "--user-dir", plugin)
+    return save_dir / "checkpoint_last.pt"
+
+
+def test_commands_with_the_user_dir(plugin: Path, checkpoint: Path, data: Path) -> None:
+    own = ("--user-dir", plugin)
+    counted = run("sut-macs", *own, "--path", checkpoint, "--json").stdout
+    assert json.loads(counted)["halting"]["decoder"]["depth"] > 0
+    evaluated = run("sut-evaluate", *own, "--path", checkpoint, "--data", data, "--json").stdout
+    assert json.loads(evaluated)
+    assert run("sut-translate", checkpoint, *own, stdin="jump\n").stdout.count("\n") == 1
+    drawn = run(
+        "sut-report", "--path", checkpoint, *own, "--sentence", "jump", "--out", "pictures",
+        cwd=checkpoint.parent,
+    )  # fmt: skip
+    assert "pictures" in drawn.stdout
+    run("sut-macs", "--arch", "own_sut", "--encoder-layers", 1, *own)
+    listed = json.loads(run("sut-options", *own, "own_sut", "--json").stdout)["groups"]
+    options = {one["flag"]: one["default"] for group in listed for one in group["options"]}
+    assert options["--decoder-layers"] == 2
+    tiny = words("--tokens 1e6 --gpus 2 --vocab-size 40 --max-tokens 10 --src-len 4 --tgt-len 5")
+    assert "2 GPUs" in run("sut-benchmark", "plan", "--arch", "own_sut", *own, *tiny).stdout
+
+
+def test_without_it_a_sentence_says_what_is_missing(checkpoint: Path, tmp_path: Path) -> None:
+    refused = run("sut-macs", "--path", checkpoint, ok=False)
+    assert refused.last_line == (
+        f"sut-macs: error: the architecture `own_sut` of `{checkpoint}` is not registered: give "
+        "the plugin's folder with --user-dir, or in Python import its module before."
+    )
+    refused = run("sut-macs", "--path", checkpoint, "--user-dir", "gone", ok=False)
+    assert refused.last_line.endswith("--user-dir gone: there is no such folder; check its path.")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "__init__.py").write_text("import nothing_of_that_name\n")
+    refused = run("sut-macs", "--path", checkpoint, "--user-dir", tmp_path / "broken", ok=False)
+    assert "broken cannot be imported (ModuleNotFoundError: No module" in refused.last_line
