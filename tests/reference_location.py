@@ -165,6 +165,8 @@ def attention(name: str, parameters: Parameters, queries: Rows, keys: Rows) -> l
         return content_attention(name, parameters, queries, keys)
     if name == "location":
         return location_attention(part(parameters, "weighter"), queries, len(keys))
+    if name != "mix":
+        raise KeyError(f"no plain loop here computes {name}")
     content = content_attention("scaled-dot", part(parameters, "content"), queries, keys)
     shares = [torch.sigmoid(linear(parameters, "location_share", list(q))[0]) for q in queries]
     weighter = part(parameters, "location.weighter")

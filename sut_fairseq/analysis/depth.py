@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from sut_fairseq.modules.halting.act import AdaptiveComputationTime
+from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.recurrent.gru import GRUDecoder
 from sut_fairseq.modules.stack import Stack, StackOutput
@@ -65,10 +64,9 @@ def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
 
 def never_halt(model: nn.Module) -> None:
     """Let an untrained model run all steps, whatever its halting units would say."""
-    set_threshold(model, math.inf)
     for module in model.modules():
-        if isinstance(module, AdaptiveComputationTime):
-            nn.init.constant_(module.output.bias, -math.inf)  # a prediction of exactly 0
+        if isinstance(module, Halting):
+            module.never_halt()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import Tensor
 from sut_fairseq.analysis.traces import trace
 from sut_fairseq.models.recurrent_translation import RecurrentTranslationModel
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
+from sut_fairseq.modules.halting.act import AdaptiveComputationTime
 from tests.models import (
     ATTENTION_KINDS,
     HALTING,
@@ -76,7 +76,7 @@ def assert_incremental_equals_full(
     if "decoder" in extra.get("halting", {}):
         halting = extra["halting"]["decoder"]
         # With ACT a token cannot know how deep those after it will be.
-        full_depth = not isinstance(model.decoder.stack.halting, StickBreakingHalting)
+        full_depth = isinstance(model.decoder.stack.halting, AdaptiveComputationTime)
         assert steps_run == int(halting.steps_possible if full_depth else halting.steps_run)
 
 

@@ -113,9 +113,10 @@ class TwoSteps(Halting[CountDown]):
     """Every token stops after two steps."""
 
     shows_read_out: ClassVar[bool] = True
+    num_steps = 2.0
 
     def start(self, hidden: Tensor) -> CountDown:
-        return CountDown(hidden.new_full(hidden.shape[:1], 2.0))
+        return CountDown(hidden.new_full(hidden.shape[:1], self.num_steps))
 
     def advance(self, hidden: Tensor, state: CountDown) -> CountDown:
         return CountDown(state.remaining - 1)
@@ -128,6 +129,9 @@ class TwoSteps(Halting[CountDown]):
 
     def call_weights(self, state: CountDown) -> None:
         return None
+
+    def never_halt(self) -> None:
+        self.num_steps = torch.inf
 
 
 def assert_trains_and_decodes(**options: Any) -> Any:

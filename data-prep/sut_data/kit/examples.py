@@ -92,7 +92,7 @@ def check_counts(
     elif limit is None:
         raise InputError(
             f"{name} has {sizes(compared)}, but was published with {sizes(expected)}: "
-            "the files are incomplete or altered."
+            "the files are incomplete or altered (with --limit N any are read)."
         )
     else:
         print(f"{name}: {sizes(found)}; published were {sizes(expected)}.")

@@ -75,6 +75,9 @@ class AdaptiveComputationTime(Halting[ActState]):
         """None: a state counts fully, read out or not, because others attend to it."""
         return None
 
+    def never_halt(self) -> None:
+        nn.init.constant_(self.output.bias, -torch.inf)  # a prediction of exactly 0
+
     def extra_repr(self) -> str:
         return f"epsilon={self.epsilon}"
 

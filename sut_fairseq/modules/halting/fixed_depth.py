@@ -53,5 +53,8 @@ class FixedDepth(Halting[FixedDepthState]):
     def call_weights(self, state: FixedDepthState) -> None:
         return None
 
+    def never_halt(self) -> None:
+        """Nothing to do."""
+
     def sums(self, tokens: ActiveTokens, num_steps: int) -> Sums:
         return Sums()

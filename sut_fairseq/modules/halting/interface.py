@@ -18,13 +18,16 @@ class Halting(nn.Module, ABC, Generic[State]):
     """Base of the halting kinds.
 
     The depth loop calls `start`, then for each step: `advance` and `computed` (not before the
-    first), `call_weights`, the block, and `read_out`.
+    first), `call_weights`, the block, and `read_out`. The loop knows the number of steps, and may
+    be called with another one than it was built with; a kind that needs it gets it from its
+    builder (`side.num_steps` in `models/_kinds.py`).
 
     Attributes:
         halts: whether tokens can take fewer steps than there are.
         shows_read_out: whether others attend to what is read out of a token (stick-breaking: its
             expected state); False: to its newest state.
-        predicts_first_step: whether a loop of one step asks for a prediction.
+        predicts_first_step: whether a loop of one step asks for a prediction; True, too, if `start`
+            has parameters.
     """
 
     halts: ClassVar[bool] = True
@@ -71,6 +74,10 @@ class Halting(nn.Module, ABC, Generic[State]):
 
         None stands for 1.
         """
+
+    @abstractmethod
+    def never_halt(self) -> None:
+        """Let all tokens take all steps from now on: an untrained unit says nothing of costs."""
 
     def sums(self, tokens: ActiveTokens, num_steps: int) -> Sums:
         """What adds up the statistics of one call, for `tokens` and at most `num_steps` steps."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -100,6 +101,9 @@ class StickBreakingHalting(Halting[StickBreakingState]):
 
     def call_weights(self, state: StickBreakingState) -> Tensor:
         return state.remaining
+
+    def never_halt(self) -> None:
+        self.alpha_threshold = math.inf
 
     def extra_repr(self) -> str:
         return f"alpha_threshold={self.alpha_threshold}"
