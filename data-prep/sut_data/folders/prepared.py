@@ -150,7 +150,7 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     check_can_make(out, str(out))
     if os.pathsep in str(out):
         raise InputError(
-            f"{out}: fairseq takes `{os.pathsep}` for the end of a folder's name and the begin of "
+            f"{out}: fairseq takes `{os.pathsep}` for the end of a folder's name and the start of "
             "the next, so it could not read this one: choose a place without it."
         )
     out.parent.mkdir(parents=True, exist_ok=True)

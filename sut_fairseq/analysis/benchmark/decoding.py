@@ -89,7 +89,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 
 def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     names = ("arch", "src_len", "tgt_len", "vocab_size")
-    report.leave_out(*names, reason="--path is a model, and --data sentences, of given sizes")
+    report.leave_out(*names, reason="--path and --data have sizes of their own")
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
     generates = hasattr(model, "decoder") and not isinstance(task, LabelTask)
     check(generates, "--path", "a model that generates sentences", f"a {type(model).__name__}")

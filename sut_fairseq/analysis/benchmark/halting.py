@@ -168,7 +168,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 
 def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     names = ("arch", "sentences", "length", "shares")
-    report.leave_out(*names, reason="--path is a model, and --data sentences, of given sizes")
+    report.leave_out(*names, reason="--path and --data have sizes of their own")
     for threshold in sizes.thresholds:
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
