@@ -39,6 +39,7 @@ def build(
     alpha_threshold: float | None = None,
     name: str = "--arch",
     command: str = "sut-macs",
+    of_training: bool = False,
 ) -> tuple[Any, SimpleNamespace]:
     """An untrained model, and as much of a task as building it needs.
 
@@ -50,6 +51,8 @@ def build(
             says nothing.
         name: the flag that `arch` was given with, for error messages.
         command: the console command whose --help an error message points to.
+        of_training: the flags are those of a whole training; else one that says nothing about the
+            model is refused.
 
     Returns:
         the model in training mode, and an object with `source_dictionary`, `target_dictionary` and,
@@ -90,7 +93,8 @@ def build(
     parser = options.get_training_parser(of_task)
     parser.error = refuse  # its own prints 200 lines of usage
     parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arch, *flags])
-    _check_of_model(kind, parser, flags)
+    if not of_training:
+        _check_of_model(kind, parser, flags)
     task = SimpleNamespace(
         source_dictionary=dictionary,
         target_dictionary=dictionary,

@@ -111,7 +111,8 @@ def test_every_model_is_built(column: str) -> None:
         arch = words.index("--arch")
         flags = words[:arch] + words[arch + 2 :]
         torch.manual_seed(1)
-        model, task = untrained.build(str(settings[-1]["arch"]), 24, flags)
+        arch_name = str(settings[-1]["arch"])
+        model, task = untrained.build(arch_name, 24, flags, of_training=True)
         batch = untrained.random_batch(model, task, src_len=src_len, tgt_len=tgt_len)
         if tgt_len == 2:
             batch["src_tokens"][:, 0] = task.source_dictionary.bos()
