@@ -63,6 +63,7 @@ class _ImportUserDir(argparse.Action):
         except Exception as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(f"--user-dir {values} cannot be imported ({reason}).") from error
+        setattr(namespace, self.dest, Path(values))
 
 
 def add_user_dir(parser: argparse._ActionsContainer) -> None:

@@ -16,9 +16,10 @@ from sut_data.command_line import refuse, whole_number
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
-from sut_fairseq.cli._command import load_checkpoint
+from sut_fairseq.cli._command import add_user_dir, load_checkpoint
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records, results
+from sut_fairseq.experiments.commands import USER_DIR
 from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import published
@@ -60,6 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help="score and skipped steps at many thresholds (default: 0.1 to 0.999)",
     )
+    add_user_dir(parser)
     groups = parser.add_argument_group("by groups of sentences")
     groups.add_argument("--by", metavar="COLUMN", help="other groups than the usual ones")
     groups.add_argument(
@@ -232,6 +234,7 @@ def _translate(
         alpha_threshold=arguments.alpha_threshold,
         max_tokens=arguments.max_tokens or 4096,
         cpu=arguments.cpu,
+        user_dir=getattr(arguments, "user_dir", USER_DIR),
     )
     out: Path | None = arguments.out
     if out is None and other_data:  # beside the results on the data of the training

@@ -45,6 +45,7 @@ class Options:
         alpha_threshold: halting threshold; None: that of training.
         max_tokens: source tokens in a batch.
         cpu: use no GPU.
+        user_dir: plugin that registers the architecture.
     """
 
     subset: str
@@ -55,6 +56,7 @@ class Options:
     alpha_threshold: float | None
     max_tokens: int
     cpu: bool
+    user_dir: Path = USER_DIR
 
     def name(self) -> str:
         """Of the folder of the results."""
@@ -182,7 +184,7 @@ def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
     overrides = "{}" if threshold is None else f"{{'alpha_threshold': {threshold!r}}}"
     line = [
         *program("fairseq-generate"),
-        *(str(data), "--user-dir", str(USER_DIR), "--path", str(out / "average.pt")),
+        *(str(data), "--user-dir", str(options.user_dir), "--path", str(out / "average.pt")),
         *("--gen-subset", options.subset, "--model-overrides", overrides),
         *("--beam", str(options.beam), "--lenpen", f"{options.lenpen:g}"),
         *("--max-tokens", str(options.max_tokens), "--required-batch-size-multiple", "1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,21 @@ def test_commands_with_the_user_dir(plugin: Path, checkpoint: Path, data: Path) 
     assert options["--decoder-layers"] == 2
     tiny = words("--tokens 1e6 --gpus 2 --vocab-size 40 --max-tokens 10 --src-len 4 --tgt-len 5")
     assert "2 GPUs" in run("sut-benchmark", "plan", "--arch", "own_sut", *own, *tiny).stdout
+
+
+def test_an_evaluation_averages_translates_and_counts(
+    plugin: Path, checkpoint: Path, data: Path, text: Path, tmp_path: Path
+) -> None:
+    prepared = tmp_path / "prepared"
+    shutil.copytree(data, prepared)
+    (prepared / "text").mkdir()
+    for side in ("src", "tgt"):
+        shutil.copy(text / f"test.{side}", prepared / "text")
+    line = ("evaluate", "--data", prepared, "--checkpoints", checkpoint.parent, "--cpu")
+    shown = run("sut-experiment", *line, "--out", "out", "--user-dir", plugin, cwd=tmp_path)
+    assert "encoder steps per token" in shown.stdout
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["scores"]["sentences"] == results["cost"]["sentences"] > 0
 
 
 def test_without_it_a_sentence_says_what_is_missing(checkpoint: Path, tmp_path: Path) -> None:
