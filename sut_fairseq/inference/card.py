@@ -117,6 +117,9 @@ def _model(
     arch = setting(state, "model", "arch") or setting(state, "model", "_name")
     if arch:
         yield "Architecture", f"`{arch}`"
+    plugin = Path(setting(state, "common", "user_dir") or "").name
+    if plugin not in ("", "sut_fairseq"):
+        yield "Needs the plugin", f"`{plugin}` (`--user-dir`; in Python, import it first)"
     if record is not None:
         size = f", {record.size}" if record.size else ""
         without = f", without {record.without}" if record.without else ""

@@ -235,6 +235,7 @@ def test_card_of_what_little_is_known(exported: Path) -> None:
     assert "- Updates: 2\n" in card
     assert "## Licence\n\ncc-by-4.0" in card
     assert "Scores" not in card and "Thresholds" not in card and "None" not in card
+    assert "plugin" not in card
 
 
 def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:

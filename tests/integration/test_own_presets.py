@@ -70,6 +70,16 @@ def test_an_evaluation_averages_translates_and_counts(
     assert results["scores"]["sentences"] == results["cost"]["sentences"] > 0
 
 
+def test_an_export_names_the_plugin_that_it_needs(
+    plugin: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    run("sut-export", checkpoint, "--out", tmp_path / "own")
+    card = (tmp_path / "own" / "README.md").read_text()
+    assert "\n- Needs the plugin: `own_plugin` (`--user-dir`" in card
+    line = ("sut-translate", tmp_path / "own", "--user-dir", plugin)
+    assert run(*line, stdin="jump\n").stdout.count("\n") == 1
+
+
 def test_without_it_a_sentence_says_what_is_missing(checkpoint: Path, tmp_path: Path) -> None:
     refused = run("sut-macs", "--path", checkpoint, ok=False)
     assert refused.last_line == (
