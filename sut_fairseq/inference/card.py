@@ -117,7 +117,7 @@ def _model(
     arch = setting(state, "model", "arch") or setting(state, "model", "_name")
     if arch:
         yield "Architecture", f"`{arch}`"
-    plugin = Path(setting(state, "common", "user_dir") or "").name
+    plugin = Path(str(setting(state, "common", "user_dir") or "")).name
     if plugin not in ("", "sut_fairseq"):
         yield "Needs the plugin", f"`{plugin}` (`--user-dir`; in Python, import it first)"
     if record is not None:
