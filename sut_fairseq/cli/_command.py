@@ -45,7 +45,7 @@ def run_command(
 
 
 class _ImportUserDir(argparse.Action):
-    """Imports a folder as `--user-dir` of fairseq does, while the command line is read."""
+    """Keeps a folder, and imports it as `--user-dir` of fairseq does when the line is read."""
 
     def __call__(
         self,
