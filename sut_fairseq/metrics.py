@@ -209,7 +209,7 @@ def accuracy_sums(right: Tensor, groups: Tensor | None, num_groups: int) -> dict
     if groups is not None:
         sums[0].index_add_(0, groups, right.long())
         sums[1].index_add_(0, groups, torch.ones_like(groups))
-    sums[:, -1] = torch.stack([right.sum(), torch.tensor(right.numel(), device=right.device)])
+    sums[:, -1] = torch.stack([right.sum(), torch.full_like(sums[0, 0], right.numel())])
     return {"accuracy_right": sums[0], "accuracy_sentences": sums[1]}
 
 

@@ -28,6 +28,8 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
     fairseq counts (`nll_loss` is per sentence, `wps` sentences a second).
     """
 
+    pads_sentences = False
+
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
         """Build the criterion.
@@ -45,7 +47,7 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
             )
         return criterion
 
-    def forward(
+    def compute(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """Compute the loss of a batch.

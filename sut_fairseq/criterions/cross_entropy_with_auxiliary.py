@@ -23,6 +23,8 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq._tensorboard import warn_of_tensorboard_once
 from sut_fairseq._workers import IGNORED
 from sut_fairseq.criterions.over_workers import counted, several_workers, sum_over_workers
+from sut_fairseq.criterions.recording import Record, RecordedSteps
+from sut_fairseq.errors import check
 from sut_fairseq.losses import AUXILIARY_LOSSES
 
 
@@ -43,6 +45,14 @@ class _Options(LabelSmoothedCrossEntropyCriterionConfig):
             "help": "train in mixed precision: parameters in float32, and in bfloat16 whatever "
             "torch's autocast computes in it; without loss scaling, and without --amp, which is "
             "for float16"
+        },
+    )
+    cuda_graphs: int = field(
+        default=0,
+        metadata={
+            "help": "record training steps as CUDA graphs, one for each shape of a batch, and pad "
+            "sentences to a multiple of N words so that there are few (0: do not); faster where a "
+            "GPU computes operations faster than they are asked for, as it does in small models"
         },
     )
 
@@ -87,6 +97,9 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     # Read by `_workers`: a batch that does not count is marked, and left out of every sum here.
     knows_ignored_batches = True
 
+    # Whether sentences of padding alone change nothing.
+    pads_sentences = True
+
     def __init__(
         self,
         task: FairseqTask,
@@ -98,12 +111,28 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         weights: Mapping[str, float] | None = None,
         over_workers: bool = False,
         autocast: str = "none",
+        cuda_graphs: int = 0,
+        record: Record | None = None,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         given = weights or {}
         self.weights = {loss.name: given.get(loss.name, 0.0) for loss in AUXILIARY_LOSSES}
         self.over_workers = over_workers
         self.autocast = None if autocast == "none" else torch.bfloat16
+        self._recorded: RecordedSteps | None = None
+        check(cuda_graphs >= 0, "--cuda-graphs", "at least 0", cuda_graphs)
+        if cuda_graphs:
+            requirement = "0 with --report-accuracy, which waits for the GPU in each step"
+            check(not report_accuracy, "--cuda-graphs", requirement, cuda_graphs)
+            self._recorded = RecordedSteps(
+                self.compute,
+                padding=self.padding_idx,
+                multiple=cuda_graphs,
+                left_pad_source=getattr(getattr(task, "cfg", None), "left_pad_source", False),
+                pads_sentences=self.pads_sentences,
+                autocast=self.autocast,
+                record=record,
+            )
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
@@ -124,23 +153,33 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             weights={loss.name: getattr(cfg, f"{loss.name}_weight") for loss in AUXILIARY_LOSSES},
             over_workers=cfg.auxiliary_over_workers,
             autocast=str(cfg.autocast),
+            cuda_graphs=cfg.cuda_graphs,
         )
 
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Compute the loss of a batch.
+        """Compute the loss of a batch; in training from a recording, if that was asked for.
 
         Returns:
             the loss to minimise, a sum; its denominator; and sums to log.
         """
+        if self._recorded is None or not self.training or not reduce:
+            return self.compute(model, sample, reduce)
+        return self._recorded(model, sample)
+
+    def compute(
+        self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """What `forward` returns."""
         net_output = self.run(model, sample)
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
-        sample_size = sample["target"].size(0) if self.sentence_avg else sample["ntokens"]
+        sentences = sample.get("nsentences", sample["target"].size(0))
+        sample_size = sentences if self.sentence_avg else sample["ntokens"]
         logging_output = {
             "nll_loss": nll_loss.data,
             "ntokens": sample["ntokens"],
-            "nsentences": sample["target"].size(0),
+            "nsentences": sentences,
             "sample_size": sample_size,
         }
         # A language model has no sentence to get right.

@@ -148,5 +148,8 @@ class EncoderClassifier(Classifier):
         """How many steps a batch gets if not as many as ever; `real` is False at padding."""
         if not self.training or self.training_steps_beyond_length is None:
             return None
-        longest = int(real.sum(dim=1).max())
+        if real.is_cuda and torch.cuda.is_current_stream_capturing():
+            longest = real.shape[1]  # a CUDA graph has one number of steps for each width
+        else:
+            longest = int(real.sum(dim=1).max())
         return min(self.encoder.stack.num_steps, longest + self.training_steps_beyond_length)

@@ -20,6 +20,7 @@ from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.modules.contextual_retrieval import RetrievalNetwork
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.statistics import route_statistics
 
 
 @dataclass
@@ -93,8 +94,10 @@ class ContextualRetrievalModel(Pretrained):
 
     def forward(self, objects: Tensor, look: Look | None = None) -> tuple[Tensor, dict[str, Any]]:
         """Predict one number for each object; see `RetrievalNetwork.forward`."""
-        predictions, statistics = self.network(objects, look)
-        return predictions, {} if statistics is None else {"routing": {"attention": statistics}}
+        predictions, calls = self.network(objects, look)
+        if calls is None:
+            return predictions, {}
+        return predictions, {"routing": {"attention": route_statistics([calls])}}
 
 
 # Table 6 of the paper, 2 searches and 4 retrievals, states of 64; more of them are flags.

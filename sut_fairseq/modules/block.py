@@ -13,7 +13,7 @@ from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.observer import Look, within
 from sut_fairseq.modules.tokens import ActiveTokens
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 
 class BlockOutput(NamedTuple):
@@ -21,11 +21,11 @@ class BlockOutput(NamedTuple):
 
     Attributes:
         hidden: new states of the active tokens, `(num_tokens, embed_dim)`.
-        routing: statistics of each routed module, by the module's name in the block.
+        routing: the calls of each router, by its module's name in the block.
     """
 
     hidden: Tensor
-    routing: dict[str, RoutingStatistics]
+    routing: dict[str, RouterCalls]
 
 
 class Block(nn.Module, ABC):
@@ -126,14 +126,14 @@ class TransformerBlock(Block):
         call_weights: Tensor | None = None,
         look: Look | None = None,
     ) -> BlockOutput:
-        routing: dict[str, RoutingStatistics] = {}
+        routing: dict[str, RouterCalls] = {}
 
         def sublayer(name: str, states: Tensor, *inputs: object) -> Tensor:
             norm = getattr(self, f"{name}_norm")
             normed = norm(states) if self.pre_norm else states
-            result, statistics = getattr(self, name)(normed, *inputs, within(look, name))
-            if statistics is not None:
-                routing[name] = statistics
+            result, calls = getattr(self, name)(normed, *inputs, within(look, name))
+            if calls is not None:
+                routing[name] = calls
             states = states + self.dropout(result)
             return states if self.pre_norm else norm(states)
 
@@ -185,22 +185,22 @@ class DataRouterBlock(Block):
         call_weights: Tensor | None = None,
         look: Look | None = None,
     ) -> BlockOutput:
-        statistics: dict[str, RoutingStatistics | None] = {}
-        result, statistics["self_attention"] = self.self_attention(
+        calls: dict[str, RouterCalls | None] = {}
+        result, calls["self_attention"] = self.self_attention(
             hidden, tokens, memory, call_weights, within(look, "self_attention")
         )
         attended = self.self_attention_norm(hidden + self.dropout(result))
         if self.cross_attention is not None:
             assert cross_memory is not None and self.cross_attention_norm is not None
-            result, statistics["cross_attention"] = self.cross_attention(
+            result, calls["cross_attention"] = self.cross_attention(
                 attended, tokens, cross_memory, call_weights, within(look, "cross_attention")
             )
             attended = self.cross_attention_norm(attended + self.dropout(result))
-        result, statistics["feed_forward"] = self.feed_forward(
+        result, calls["feed_forward"] = self.feed_forward(
             attended, call_weights, tokens.active, within(look, "feed_forward")
         )
         update, gate = self.update_norm(result), self.copy_gate(attended)
         if look is not None:
             look("gate", gate)
-        routing = {name: sums for name, sums in statistics.items() if sums is not None}
+        routing = {name: one for name, one in calls.items() if one is not None}
         return BlockOutput(gate * update + (1 - gate) * hidden, routing)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.whole import attend_within
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 
 class RetrievalNetwork(nn.Module):
@@ -36,7 +36,7 @@ class RetrievalNetwork(nn.Module):
 
     def forward(
         self, objects: Tensor, look: Look | None = None
-    ) -> tuple[Tensor, RoutingStatistics | None]:
+    ) -> tuple[Tensor, RouterCalls | None]:
         """Predict one number for each object.
 
         Args:
@@ -44,12 +44,12 @@ class RetrievalNetwork(nn.Module):
             look: is shown what attention computes, object by object, see `Observer.saw`.
 
         Returns:
-            `(batch, num_objects)`, and the routing statistics of a mixture.
+            `(batch, num_objects)`, and the router's calls of a mixture.
         """
         states = self.encode(objects)
-        attended, statistics = attend_within(self.attention, states, look)
+        attended, calls = attend_within(self.attention, states, look)
         attended = attended + self.extra_output(self.extra_value(states))
-        return self.decode(attended).squeeze(-1), statistics
+        return self.decode(attended).squeeze(-1), calls
 
 
 def _perceptron(input_dim: int, hidden_dim: int, output_dim: int) -> nn.Sequential:

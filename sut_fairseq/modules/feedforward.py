@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -25,7 +25,7 @@ class FeedForward(nn.Module, ABC):
         call_weights: Tensor | None = None,
         active: Tensor | None = None,
         look: Look | None = None,
-    ) -> tuple[Tensor, RoutingStatistics | None]:
+    ) -> tuple[Tensor, RouterCalls | None]:
         """Transform tokens.
 
         Args:
@@ -36,7 +36,7 @@ class FeedForward(nn.Module, ABC):
             look: is shown the routing, see `Observer.saw`.
 
         Returns:
-            `(num_tokens, embed_dim)`, and the routing statistics of a routed kind.
+            `(num_tokens, embed_dim)`, and the router's calls of a routed kind.
         """
 
 

@@ -19,7 +19,12 @@ from sut_fairseq.modules.halting.state import HaltingState
 from sut_fairseq.modules.observer import Look, Observer
 from sut_fairseq.modules.step_memory import StepMemory, lay_out
 from sut_fairseq.modules.tokens import LAYOUTS, ActiveTokens
-from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
+from sut_fairseq.statistics import (
+    HaltingStatistics,
+    RouterCalls,
+    RoutingStatistics,
+    route_statistics,
+)
 
 
 class StackOutput(NamedTuple):
@@ -113,7 +118,7 @@ class Stack(nn.Module):
         memory = StepMemory(
             self.block, states, tokens, padding_mask, cache, shows_read_out=shows_read_out
         )
-        routing: dict[str, RoutingStatistics] = {}
+        routing: dict[str, list[RouterCalls]] = {}
 
         for step in range(num_steps):
             hidden = course.advance(step, hidden)
@@ -126,11 +131,12 @@ class Stack(nn.Module):
                 step, hidden, course, attended, cross_memory, observer
             )
             memory.put(course.tokens, hidden, read_out)
-            for name, sums in step_routing.items():
-                routing[name] = routing[name] + sums if name in routing else sums
+            for name, calls in step_routing.items():
+                routing.setdefault(name, []).append(calls)
 
         memory.close()
-        return StackOutput(self.final_norm(memory.read_out), routing, course.finish())
+        sums = {name: route_statistics(calls) for name, calls in routing.items()}
+        return StackOutput(self.final_norm(memory.read_out), sums, course.finish())
 
     def _step(
         self,
@@ -140,11 +146,11 @@ class Stack(nn.Module):
         memory: Memory,
         cross_memory: Memory | None,
         observer: Observer | None,
-    ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
-        """One step for the active tokens: their h and what is read out, routing statistics."""
+    ) -> tuple[Tensor, Tensor, dict[str, RouterCalls]]:
+        """One step for the active tokens: their h and what is read out, routers' calls."""
         inputs = (hidden, course.tokens, course.state, memory, cross_memory, course.run(hidden))
         if self.checkpoint_activations and self.training:
-            output: tuple[Tensor, Tensor, dict[str, RoutingStatistics]] = checkpoint(
+            output: tuple[Tensor, Tensor, dict[str, RouterCalls]] = checkpoint(
                 self._compute, *inputs, use_reentrant=False
             )
             return output
@@ -163,7 +169,7 @@ class Stack(nn.Module):
         cross_memory: Memory | None,
         call_weights: Tensor | None,
         look: Look | None = None,
-    ) -> tuple[Tensor, Tensor, dict[str, RoutingStatistics]]:
+    ) -> tuple[Tensor, Tensor, dict[str, RouterCalls]]:
         output = self.block(hidden, tokens, memory, cross_memory, call_weights, look)
         return output.hidden, self.halting.read_out(output.hidden, state), output.routing
 

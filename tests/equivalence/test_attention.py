@@ -21,6 +21,7 @@ from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
 from sut_fairseq.modules.attention.retrieve import EveryValue
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
+from sut_fairseq.statistics import route_statistics
 from tests import reference_losses, references
 from tests.builders import EMBED_DIM, HEAD_DIM, SOURCE_DIM, build_attention, memory_of
 from tests.comparison import assert_agree, normal, randomise
@@ -77,15 +78,15 @@ def assert_agrees(
 ) -> None:
     tokens = ActiveTokens.from_mask(active)
     memory = memory_of(layer, sources, source_padding)
-    result, statistics = layer(tokens.take(states), tokens, memory)
+    result, routed = layer(tokens.take(states), tokens, memory)
     weights = dict(layer.named_parameters())
     expected, calls = by_loops(weights, options, states, active, sources, source_padding)
     ours, theirs = {"result": result}, {"result": expected}
     if calls:
-        ours["partition"] = statistics.squared_log_partition
+        ours["partition"] = route_statistics([routed]).squared_log_partition
         theirs["partition"] = reference_losses.router_z(calls) * len(calls)
     else:
-        assert statistics is None
+        assert routed is None
     variables = {**weights, "states": states, "sources": sources}
     assert_agree(ours, theirs, variables, without_gradient=without_gradient)
 

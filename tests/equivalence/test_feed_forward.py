@@ -12,6 +12,7 @@ from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.statistics import route_statistics
 from tests import reference_losses, references
 from tests.builders import EMBED_DIM, build_feed_forward
 from tests.comparison import assert_agree, normal, randomise
@@ -40,15 +41,15 @@ def test_agrees_with_loops(num_experts: int, top_k: int) -> None:
     states = normal(7, EMBED_DIM)
     weights = dict(layer.named_parameters())
 
-    result, statistics = layer(states)
+    result, routed = layer(states)
     expected, calls = zip(*(references.feed_forward(weights, x, top_k) for x in states))
 
     ours, theirs = {"result": result}, {"result": torch.stack(expected)}
     if num_experts == 1:
-        assert statistics is None
+        assert routed is None
     else:
         # Its gradients reach the router also where top_k = 1 leaves it no other.
-        ours["partition"] = statistics.squared_log_partition
+        ours["partition"] = route_statistics([routed]).squared_log_partition
         theirs["partition"] = reference_losses.router_z(calls) * len(calls)
     assert_agree(ours, theirs, {**weights, "states": states})
 
@@ -169,7 +170,8 @@ def test_mixture_backends_agree(top_k: int, autocast: bool, device: str) -> None
         )
         randomise(layer).to(device)
         with torch.autocast(device, torch.bfloat16, enabled=autocast):
-            output, statistics = layer(states)
+            output, calls = layer(states)
+        statistics = route_statistics([calls])
         assert (statistics.assignments == 0).any()
         assert output.dtype == (torch.bfloat16 if autocast else torch.float32)
         gradients = torch.autograd.grad(

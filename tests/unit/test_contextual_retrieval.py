@@ -209,8 +209,8 @@ def test_the_extra_value_is_concatenated_before_the_output_projection(several: i
             extra = references.linear(references.part(weights, "extra_value"), state)
             context = context + weights["extra_output.weight"] @ extra
             expected.append(perceptron("decode", context)[0])
-    predictions, statistics = network(objects)
-    assert statistics is None
+    predictions, calls = network(objects)
+    assert calls is None
     # The bias of the keys adds the same to all scores of a query: its gradient is rounding.
     variables = {n: w for n, w in weights.items() if n != "attention.key.bias"}
     assert_agree(

@@ -10,7 +10,12 @@ import torch
 from torch import Tensor
 
 from sut_fairseq import losses
-from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics, route_statistics
+from sut_fairseq.statistics import (
+    HaltingStatistics,
+    RouterCalls,
+    RoutingStatistics,
+    route_statistics,
+)
 
 NUM_EXPERTS = 4
 ROUTING_LOSSES = [
@@ -26,7 +31,8 @@ def statistics_of(
 ) -> RoutingStatistics:
     """What a router reports for these scores `(num_tokens, num_experts)`."""
     top = scores.topk(top_k, dim=-1)
-    return route_statistics(scores, top.indices, top.values.softmax(-1), call_weights)
+    calls = RouterCalls(scores, top.indices, top.values.softmax(-1), call_weights)
+    return route_statistics([calls])
 
 
 def certain(experts: list[int], margin: float = 1e4) -> Tensor:

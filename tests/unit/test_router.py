@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sut_fairseq import losses
 from sut_fairseq.modules.routing.router import Router
+from sut_fairseq.statistics import route_statistics
 from tests.comparison import normal, randomise
 
 
@@ -33,7 +34,7 @@ def test_keeps_and_renormalises_the_most_probable() -> None:
     routing = router_of(probabilities.log(), 2)(torch.zeros(1, 2))
     assert routing.expert_indices.tolist() == [[1, 3]]
     torch.testing.assert_close(routing.expert_weights, torch.tensor([[4 / 7, 3 / 7]]))
-    statistics = routing.statistics
+    statistics = route_statistics([routing.calls])
     torch.testing.assert_close(statistics.probability, probabilities)
     torch.testing.assert_close(statistics.gate, torch.tensor([0, 4 / 7, 0, 3 / 7]))
     assert statistics.assignments.tolist() == [0, 1, 0, 1]
@@ -45,7 +46,8 @@ def test_keeps_and_renormalises_the_most_probable() -> None:
 def test_one_expert_for_each_token_teaches_the_router_nothing(top_k: int) -> None:
     """Nor does the load variation then; the other losses do."""
     router = randomise(Router(8, 5, top_k)).double()
-    weights, statistics = router(normal(6, 8))[1:]
+    weights, calls = router(normal(6, 8))[1:]
+    statistics = route_statistics([calls])
 
     def teaches(value: Tensor) -> bool:
         (gradient,) = torch.autograd.grad(value, router.output.weight, retain_graph=True)
@@ -70,7 +72,7 @@ def test_softmax_and_statistics_in_float32(autocast: bool) -> None:
     assert scores.dtype == torch.bfloat16
     assert routing.expert_weights.dtype == states.dtype
     probabilities = scores.double().softmax(-1)
-    statistics = routing.statistics
+    statistics = route_statistics([routing.calls])
     assert {getattr(statistics, name).dtype for name in vars(statistics)} == {torch.float32}
     torch.testing.assert_close(
         statistics.probability.double(), probabilities.sum(0), rtol=1e-5, atol=1e-3
@@ -86,7 +88,7 @@ def test_float64_stays_float64() -> None:
     router = randomise(Router(8, 5, 2)).double()
     routing = router(normal(3, 8))
     assert routing.expert_weights.dtype == torch.float64
-    assert routing.statistics.negative_entropy.dtype == torch.float64
+    assert route_statistics([routing.calls]).negative_entropy.dtype == torch.float64
 
 
 def test_sampling_draws_without_replacement() -> None:
@@ -152,5 +154,5 @@ def test_a_single_choice_has_weight_one() -> None:
     router = randomise(Router(8, 4, 1))
     routing = router(normal(6, 8, dtype=torch.float32))
     assert torch.equal(routing.expert_weights, torch.ones(6, 1))
-    routing.statistics.negative_entropy.backward()
+    route_statistics([routing.calls]).negative_entropy.backward()
     assert router.output.weight.grad.abs().max() > 0

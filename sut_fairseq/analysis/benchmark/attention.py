@@ -27,7 +27,7 @@ from sut_fairseq.modules.attention.positions.window import RelativeWindow
 from sut_fairseq.modules.attention.whole import attend_within
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 REPETITIONS = 10
 
@@ -109,7 +109,7 @@ class _Attention(nn.Module):
             else MultiheadAttention(core, **shape)
         )
 
-    def forward(self, states: Tensor) -> tuple[Tensor, RoutingStatistics | None]:
+    def forward(self, states: Tensor) -> tuple[Tensor, RouterCalls | None]:
         """Attend within the sentences of `(batch, length, embed_dim)`."""
         return attend_within(self.attention, states)
 

@@ -19,7 +19,7 @@ from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.modules.feedforward import DenseFeedForward
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 REPETITIONS = 20
 
@@ -92,11 +92,11 @@ class _ScatterMoE(nn.Module):
             sizes.embed_dim, sizes.hidden_dim, sizes.num_experts, sizes.top_k, nn.GELU()
         ).to(dtype)
 
-    def forward(self, states: Tensor) -> tuple[Tensor, RoutingStatistics]:
+    def forward(self, states: Tensor) -> tuple[Tensor, RouterCalls]:
         routing = self.router(states)
         weights = routing.expert_weights.to(self.dtype)
         result = self.experts(states.to(self.dtype), weights, routing.expert_indices)
-        return result, routing.statistics
+        return result, routing.calls
 
 
 def run(sizes: Sizes, conditions: Conditions) -> Report:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sut_fairseq import losses
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.analysis.depth import stacks
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls, route_statistics
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Step:
         yield from (tensor for tensor in self.inputs if tensor.requires_grad)
 
 
-Layer = Callable[[Tensor], "tuple[Tensor, RoutingStatistics | None]"]
+Layer = Callable[[Tensor], "tuple[Tensor, RouterCalls | None]"]
 
 
 def layer_step(
@@ -75,8 +75,8 @@ def layer_step(
 
     Args:
         module: the layer.
-        layer: calls it: states to a result and, if it routes, statistics. Their mutual information
-            is part of what is differentiated, as in training.
+        layer: calls it: states to a result and, if it routes, its router's calls. Their mutual
+            information is part of what is differentiated, as in training.
         states: the layer's input, of any shape; gets a gradient too.
         gradient: gradient of the result, of its shape.
         conditions: where and in which type.
@@ -84,11 +84,11 @@ def layer_step(
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
         with conditions.autocast():
-            result, statistics = layer(states)
+            result, calls = layer(states)
         outputs: list[Tensor] = [result]
         gradients: list[Tensor | None] = [gradient.to(result.dtype)]
-        if statistics is not None:
-            outputs.append(losses.mutual_information(statistics))
+        if calls is not None:
+            outputs.append(losses.mutual_information(route_statistics([calls])))
             gradients.append(None)
         return outputs, gradients
 

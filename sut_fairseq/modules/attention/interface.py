@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.distributions.gaze import GazeState
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 
 class Memory(NamedTuple):
@@ -79,7 +79,7 @@ class Attention(nn.Module, ABC):
         memory: Memory,
         call_weights: Tensor | None = None,
         look: Look | None = None,
-    ) -> tuple[Tensor, RoutingStatistics | None]:
+    ) -> tuple[Tensor, RouterCalls | None]:
         """Attend.
 
         Args:
@@ -90,7 +90,7 @@ class Attention(nn.Module, ABC):
             look: is shown weights and routing, see `Observer.saw`.
 
         Returns:
-            `(num_tokens, embed_dim)`, and the routing statistics of a routed kind.
+            `(num_tokens, embed_dim)`, and the router's calls of a routed kind.
         """
 
 

@@ -12,7 +12,7 @@ from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 
 class MixtureAttention(KeyValueProjection):
@@ -61,7 +61,7 @@ class MixtureAttention(KeyValueProjection):
         memory: Memory,
         call_weights: Tensor | None = None,
         look: Look | None = None,
-    ) -> tuple[Tensor, RoutingStatistics]:
+    ) -> tuple[Tensor, RouterCalls]:
         routing = self.router(states, call_weights)
         routing.show(look)
         dispatch = Dispatch.from_indices(
@@ -71,4 +71,4 @@ class MixtureAttention(KeyValueProjection):
         queries = queries.unflatten(-1, (self.num_heads, self.head_dim))
         context = self.core(queries, tokens, memory, states, look).flatten(2)
         rows = dispatch.sort_pairs(context)
-        return self.output(rows, routing.expert_weights, dispatch), routing.statistics
+        return self.output(rows, routing.expert_weights, dispatch), routing.calls

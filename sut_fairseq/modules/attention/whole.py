@@ -8,12 +8,12 @@ from torch import Tensor
 from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.tokens import ActiveTokens
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 
 def attend_within(
     attention: Attention, states: Tensor, look: Look | None = None
-) -> tuple[Tensor, RoutingStatistics | None]:
+) -> tuple[Tensor, RouterCalls | None]:
     """Let all tokens of each row attend to each other.
 
     Args:
@@ -22,7 +22,7 @@ def attend_within(
         look: is shown weights and more, see `Observer.saw`.
 
     Returns:
-        `(batch, length, embed_dim)`, and the routing statistics of a routed kind.
+        `(batch, length, embed_dim)`, and the router's calls of a routed kind.
     """
     grid = states.shape[:2]
     padding_mask = torch.zeros(grid, dtype=torch.bool, device=states.device)
@@ -31,5 +31,5 @@ def attend_within(
     flat = tokens.take(states)
     keys, values = (new.unflatten(0, grid).transpose(1, 2) for new in attention.keys_values(flat))
     memory = Memory(keys, values, padding_mask)
-    result, statistics = attention(flat, tokens, memory, tokens.weights(None, flat), look)
-    return result.unflatten(0, grid), statistics
+    result, calls = attention(flat, tokens, memory, tokens.weights(None, flat), look)
+    return result.unflatten(0, grid), calls

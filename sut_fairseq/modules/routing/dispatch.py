@@ -24,7 +24,7 @@ class Dispatch:
         tokens: token of each sorted row, `(num_pairs,)`.
         offsets: end of each expert's segment in the sorted rows, `(num_experts,)`, int32.
         top_k: number of choices per token.
-        partial: whether there may be inactive tokens.
+        outside: True at the sorted rows of inactive tokens, `(num_pairs, 1)`; None: there are none.
     """
 
     experts: Tensor
@@ -33,7 +33,7 @@ class Dispatch:
     tokens: Tensor
     offsets: Tensor
     top_k: int
-    partial: bool = False
+    outside: Tensor | None = None
 
     @classmethod
     def from_indices(
@@ -46,10 +46,12 @@ class Dispatch:
             num_experts: number of experts to choose from.
             active: which tokens take part, `(num_tokens,)`; None: all.
         """
+        # A GPU sorts 8 bits in a pass: 64-bit numbers would take eight.
+        expert_indices = expert_indices.to(torch.uint8 if num_experts < 256 else torch.int32)
         if active is not None:
             expert_indices = expert_indices.masked_fill(~active.unsqueeze(1), num_experts)
         experts, order = expert_indices.reshape(-1).sort(stable=True)
-        boundaries = torch.arange(num_experts, device=experts.device)
+        boundaries = torch.arange(num_experts, dtype=experts.dtype, device=experts.device)
         offsets = torch.searchsorted(experts, boundaries, right=True, out_int32=True)
         top_k = expert_indices.shape[1]
         return cls(
@@ -61,7 +63,7 @@ class Dispatch:
             tokens=order.div(top_k, rounding_mode="floor"),
             offsets=offsets,
             top_k=top_k,
-            partial=active is not None,
+            outside=None if active is None else (experts == num_experts).unsqueeze(1),
         )
 
     @cached_property

@@ -56,8 +56,8 @@ class _ExpertLinear(nn.Module):
     def _parameters_for(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The input and the parameters in the dtype to compute in."""
         device = states.device.type
-        # The question whether autocast is on is an error on a device that has none ("meta").
-        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        # The question whether autocast is on is an error on "meta", which has none.
+        if states.is_meta or not torch.is_autocast_enabled(device):
             return states, self.weight, self.bias
         # Autocast does not know grouped_mm, so both backends cast by hand, alike.
         dtype = torch.get_autocast_dtype(device)

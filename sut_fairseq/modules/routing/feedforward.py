@@ -10,7 +10,7 @@ from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.routing.dispatch import Dispatch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.statistics import RoutingStatistics
+from sut_fairseq.statistics import RouterCalls
 
 
 class MixtureFeedForward(FeedForward):
@@ -52,11 +52,11 @@ class MixtureFeedForward(FeedForward):
         call_weights: Tensor | None = None,
         active: Tensor | None = None,
         look: Look | None = None,
-    ) -> tuple[Tensor, RoutingStatistics]:
+    ) -> tuple[Tensor, RouterCalls]:
         """See `FeedForward`; inactive tokens become 0."""
         routing = self.router(states, call_weights)
         routing.show(look)
         dispatch = Dispatch.from_indices(routing.expert_indices, self.router.num_experts, active)
         hidden = self.input(states, dispatch)
         hidden = self.activation_dropout(self.activation(hidden))
-        return self.output(hidden, routing.expert_weights, dispatch), routing.statistics
+        return self.output(hidden, routing.expert_weights, dispatch), routing.calls

@@ -33,8 +33,7 @@ def grouped_output(
 
 
 def _grouped(rows: Tensor, weight: Tensor, bias: Tensor | None, dispatch: Dispatch) -> Tensor:
-    outside = (dispatch.experts == weight.shape[0]).unsqueeze(1) if dispatch.partial else None
-    product = _GroupedProduct.apply(rows, weight, dispatch.offsets, outside)
+    product = _GroupedProduct.apply(rows, weight, dispatch.offsets, dispatch.outside)
     if bias is None:
         return product
     # A product with one-hot rows: its gradient is one as well, where that of indexing would be a

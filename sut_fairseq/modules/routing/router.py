@@ -11,7 +11,7 @@ from sut_fairseq.errors import check
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.precision import exact, exact_softmax
-from sut_fairseq.statistics import RoutingStatistics, route_statistics
+from sut_fairseq.statistics import RouterCalls
 
 
 class Routing(NamedTuple):
@@ -20,12 +20,12 @@ class Routing(NamedTuple):
     Attributes:
         expert_indices: chosen experts, `(num_tokens, top_k)`, int64.
         expert_weights: their weights, `(num_tokens, top_k)`; each row sums to 1.
-        statistics: sums over the tokens.
+        calls: the decision as the statistics take it.
     """
 
     expert_indices: Tensor
     expert_weights: Tensor
-    statistics: RoutingStatistics
+    calls: RouterCalls
 
     def show(self, look: Look | None) -> None:
         """Show who was chosen, if somebody looks."""
@@ -38,7 +38,7 @@ class Router(nn.Module):
     """Two-layer gating network with a top-k choice (SUT 3.1).
 
     scores = W_2 dropout(tanh(W_1 h + b_1)); g(e|h) = softmax(scores). The k greatest g are kept
-    and renormalised to sum to 1. The softmax, its logarithm and the statistics are computed in
+    and renormalised to sum to 1. The softmax is computed in
     float32 (float64 for float64 input) whatever the model's dtype.
 
     Args:
@@ -90,5 +90,5 @@ class Router(nn.Module):
         expert_indices = preference.topk(self.top_k, dim=-1).indices
         # Renormalising k softmax values is the softmax of their k scores.
         expert_weights = exact_softmax(scores.gather(-1, expert_indices))
-        statistics = route_statistics(scores, expert_indices, expert_weights, call_weights)
-        return Routing(expert_indices, expert_weights.to(states.dtype), statistics)
+        calls = RouterCalls(scores, expert_indices, expert_weights, call_weights)
+        return Routing(expert_indices, expert_weights.to(states.dtype), calls)
