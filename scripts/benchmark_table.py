@@ -18,7 +18,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "benchmarks.md"
 RAW = DOCS / "benchmarks"
 BEGIN, END = "<!-- begin: ratios -->\n", "<!-- end: ratios -->\n"
-MACHINES = {"cpu": "2 CPU cores, float32", "h100": "H100, bfloat16"}
+MACHINES = {"cpu": "2 CPU cores, float32", "h100": "H100, bfloat16", "h200": "H200, bfloat16"}
 
 
 class Row(NamedTuple):
@@ -35,6 +35,10 @@ ROWS = (
     Row(
         "training, `sut_base` / Transformer of equal MACs: tokens per second",
         *("high", "train", "to_transformer"),
+    ),
+    Row(
+        "the same with 8,192 instead of 2,048 tokens",
+        *("high", "train-8192", "to_transformer"),
     ),
     Row(
         "training, small SUT (states of 64) / Transformer of equal MACs: tokens per second",

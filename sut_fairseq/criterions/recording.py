@@ -48,7 +48,8 @@ class RecordedSteps:
 
     The first batch of a shape is computed as ever, the second is recorded, and from then on the
     recording is played again. Gradients reach the parameters when the loss is differentiated, which
-    must be before the next batch.
+    must be before the next batch. Until a step is recorded, let go of losses of earlier steps:
+    torch would wait for their streams, which a recording cannot.
 
     Args:
         compute: model and batch to a loss, its denominator and what is logged. It must not read a

@@ -166,7 +166,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def _settle_precision(arguments: Namespace) -> None:
-    """Undo what fairseq gets wrong about precision, and refuse in a sentence what cannot work.
+    """Undo what fairseq gets wrong about precision, and refuse in a sentence what needs a GPU.
 
     Meant for the command line of fairseq-train, which holds these flags; the options of a model,
     with which fairseq calls this too, do not. fairseq's parser lets --bf16 imply --tpu, for which
@@ -180,15 +180,19 @@ def _settle_precision(arguments: Namespace) -> None:
             f"{flags} are different ways to compute in half precision: give one of them (with a "
             "GPU for bfloat16: --autocast bfloat16)."
         )
-    without_gpu = getattr(arguments, "cpu", False) or not torch.cuda.is_available()
-    if "fp16" in given and without_gpu:
-        raise InputError("--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.")
+    if getattr(arguments, "cpu", False) or not torch.cuda.is_available():
+        for name in ("fp16", "cuda_graphs"):
+            flag = f"--{name.replace('_', '-')}"
+            if _is_on(arguments, name):
+                raise InputError(
+                    f"{flag} needs a GPU, but there is none or --cpu is given: drop {flag}."
+                )
     if "bf16" in given and find_spec("torch_xla") is None:
         arguments.tpu = False
 
 
 def _is_on(arguments: Namespace, flag: str) -> bool:
-    return getattr(arguments, flag, False) not in (False, None, "none")
+    return getattr(arguments, flag, False) not in (False, None, "none", 0)
 
 
 def register_architecture(model: str, name: str, options: dict[str, Any]) -> None:

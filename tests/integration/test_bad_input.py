@@ -83,6 +83,10 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
         ),
         ("--fp16", "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16."),
         (
+            "--cuda-graphs 8",
+            "--cuda-graphs needs a GPU, but there is none or --cpu is given: drop --cuda-graphs.",
+        ),
+        (
             "--amp --bf16",
             "--bf16 and --amp are different ways to compute in half precision: give one of them "
             "(with a GPU for bfloat16: --autocast bfloat16).",
