@@ -56,12 +56,13 @@ class SinusoidalPositions(nn.Module):
         table = self.table
         length = padding_mask.shape[1]
         if length >= table.shape[0]:
-            table = self._build(length).to(table)
+            # Made where it is needed: a CUDA graph cannot wait for a copy.
+            table = self._build(length, table.device).to(table.dtype)
         real = ~padding_mask
         place = (real.cumsum(dim=1) * real)[:, offset:]
         return table[place]
 
-    def _build(self, max_positions: int) -> Tensor:
+    def _build(self, max_positions: int, device: torch.device | None = None) -> Tensor:
         """Row 0 for padding, then one for each position."""
-        places = torch.arange(self.first, self.first + max_positions)
+        places = torch.arange(self.first, self.first + max_positions, device=device)
         return nn.functional.pad(sinusoids(places, self.embed_dim), (0, 0, 1, 0))
