@@ -22,8 +22,9 @@ from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._process import prepare_process
 from sut_fairseq._tensorboard import warn_of_tensorboard_once
 from sut_fairseq._workers import IGNORED
+from sut_fairseq.criterions.cuda_graphs import Record
 from sut_fairseq.criterions.over_workers import counted, several_workers, sum_over_workers
-from sut_fairseq.criterions.recording import Record, RecordedSteps
+from sut_fairseq.criterions.recording import RecordedSteps
 from sut_fairseq.errors import check
 from sut_fairseq.losses import AUXILIARY_LOSSES
 

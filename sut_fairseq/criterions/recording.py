@@ -10,37 +10,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.criterions.over_workers import several_workers
+from sut_fairseq.criterions.cuda_graphs import CudaGraphs, Record
 from sut_fairseq.errors import InputError
-from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
-from sut_fairseq.modules.stack import Stack
 
 Compute = Callable[[nn.Module, Mapping[str, Any]], tuple[Tensor, Any, dict[str, Any]]]
-Step = Callable[[], list[Tensor]]
 
-# Each takes some 10 MB for its list of operations.
+# Shapes that come later are rare.
 MOST_RECORDINGS = 200
 
 # What a model and a criterion read of a batch; of these, what has a column for each word.
 _TENSORS = ("src_tokens", "src_lengths", "prev_output_tokens", "target", "group")
 _WORDS = ("src_tokens", "prev_output_tokens", "target")
 _SIZES = ("ntokens", "nsentences")
-
-
-class Record(Protocol):
-    """How steps are recorded."""
-
-    def check(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """Refuse what cannot be."""
-
-    def __call__(self, step: Step) -> tuple[Callable[[], None], list[Tensor]]:
-        """Run a step: how to run it again, and its outputs, which that overwrites."""
 
 
 class RecordedSteps:
@@ -239,74 +226,6 @@ class _WithGradients(torch.autograd.Function):
         # Copies: the next batch overwrites them.
         scaled = iter(torch._foreach_mul([g for g in gradients if g is not None], incoming))
         return None, None, *(None if g is None else next(scaled) for g in gradients)
-
-
-class CudaGraphs:
-    """Records CUDA graphs that share their memory, since no two of them run at a time."""
-
-    def __init__(self) -> None:
-        self._pool: Any = None
-
-    def check(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """Refuse what cannot be recorded, or would not be computed as without recording.
-
-        Args:
-            model: the model.
-            dtype: what matrix products are computed in.
-
-        Raises:
-            InputError: naming the option.
-        """
-        stacks = [module for module in model.modules() if isinstance(module, Stack)]
-        experts = any(isinstance(module, (ExpertInput, ExpertOutput)) for module in model.modules())
-        if not all(parameter.is_cuda for parameter in model.parameters()):
-            self._refuse("needs a GPU")
-        if several_workers():
-            self._refuse("is for one GPU")
-        if not stacks:
-            self._refuse("records the models of this package that have a depth loop")
-        if any(stack.layout == "compact" for stack in stacks):
-            self._refuse("needs shapes that do not depend on values: drop --token-layout compact")
-        if any(stack.checkpoint_activations for stack in stacks):
-            self._refuse("does not go with --checkpoint-activations")
-        if dtype == torch.float16:
-            self._refuse("has no loss scaling: drop --fp16 or --amp (--autocast bfloat16)")
-        grouped = dtype == torch.bfloat16 and torch.cuda.get_device_capability()[0] in (9, 10)
-        if experts and not grouped:
-            self._refuse(
-                "can record experts only in bfloat16 (--autocast bfloat16 or --bf16) on a GPU of "
-                "compute capability 9.x or 10.x, where one kernel computes all of them"
-            )
-
-    @staticmethod
-    def _refuse(reason: str) -> NoReturn:
-        raise InputError(f"--cuda-graphs {reason}; or leave it out.")
-
-    def __call__(self, step: Step) -> tuple[Callable[[], None], list[Tensor]]:
-        """Record a step; see `Record`.
-
-        Raises:
-            InputError: if it does something that cannot be recorded.
-        """
-        if self._pool is None:
-            self._pool = torch.cuda.graph_pool_handle()
-        # What is set up on first use must not be recorded, and neither must weights that autocast
-        # has cast before, or be found there afterwards.
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            step()
-        torch.cuda.current_stream().wait_stream(side)
-        torch.clear_autocast_cache()
-        graph = torch.cuda.CUDAGraph()
-        # Another thread may be copying batches meanwhile.
-        try:
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-                outputs = step()
-        except RuntimeError as error:
-            self._refuse(f"cannot record this model, which waits for the GPU ({error})")
-        torch.clear_autocast_cache()
-        return graph.replay, outputs
 
 
 def _tensors(sample: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -180,6 +180,18 @@ class Stack(nn.Module):
             layout = "masked" if masked else "compact"
         return ActiveTokens.from_mask(~padding_mask, layout)
 
+    def unrecordable(self, dtype: torch.dtype) -> str | None:
+        """Why a training step cannot be recorded as a CUDA graph; None: it can.
+
+        Args:
+            dtype: what matrix products are computed in.
+        """
+        if self.layout == "compact":
+            return "needs shapes that do not depend on values: drop --token-layout compact"
+        if self.checkpoint_activations:
+            return "does not go with --checkpoint-activations"
+        return None
+
     def cross_memory(self, states: Tensor, padding_mask: Tensor) -> Memory:
         """Keys and values of cross-attention, once for all steps.
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sut_fairseq.criterions import recording
 from sut_fairseq.criterions.classification import ClassificationCriterion
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
-from sut_fairseq.criterions.recording import CudaGraphs, Step
+from sut_fairseq.criterions.cuda_graphs import CudaGraphs, Step
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.architectures import DATA_ROUTER
 from tests.models import (
@@ -217,15 +217,26 @@ def test_options() -> None:
         CudaGraphs().check(small_model(), torch.float32)
 
 
+UNRECORDABLE = [
+    (dict(token_layout="compact"), torch.float32, "drop --token-layout compact"),
+    (dict(checkpoint_activations=True), torch.float32, "--checkpoint-activations"),
+    (MIXTURE, torch.float32, "experts only in bfloat16"),
+    (dict(MIXTURE, expert_backend="loop"), torch.bfloat16, "--expert-backend loop"),
+]
+
+
+@pytest.mark.parametrize("options, dtype, message", UNRECORDABLE)
+def test_modules_know_what_cannot_be_recorded(
+    options: dict[str, Any], dtype: torch.dtype, message: str
+) -> None:
+    asked: list[Any] = [m for m in small_model(**options).modules() if hasattr(m, "unrecordable")]
+    reasons = {module.unrecordable(dtype) for module in asked} - {None}
+    assert len(reasons) == 1 and message in reasons.pop()
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize(
-    "options, dtype, message",
-    [
-        (dict(token_layout="compact"), torch.float32, "drop --token-layout compact"),
-        (dict(checkpoint_activations=True), torch.float32, "--checkpoint-activations"),
-        (MIXTURE, torch.float32, "experts only in bfloat16"),
-        ({}, torch.float16, "no loss scaling"),
-    ],
+    "options, dtype, message", [*UNRECORDABLE, ({}, torch.float16, "no loss scaling")]
 )
 def test_what_cannot_be_recorded(options: dict[str, Any], dtype: torch.dtype, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -83,6 +83,17 @@ class _ExpertLinear(nn.Module):
         check(possible, "expert_backend", requirement, self.backend)
         return True
 
+    def unrecordable(self, dtype: torch.dtype) -> str | None:
+        """See `Stack.unrecordable`: only one kernel computes all experts without waiting."""
+        if self.backend == "loop":
+            return "does not go with --expert-backend loop, which waits for the GPU"
+        if dtype != torch.bfloat16 or torch.cuda.get_device_capability()[0] not in (9, 10):
+            return (
+                "can record experts only in bfloat16 (--autocast bfloat16 or --bf16) on a GPU of "
+                "compute capability 9.x or 10.x, where one kernel computes all of them"
+            )
+        return None
+
     def extra_repr(self) -> str:
         return (
             f"num_experts={self.num_experts}, in_features={self.in_features}, "

@@ -1,0 +1,88 @@
+"""CUDA graphs: all operations of a step, asked for at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sut_fairseq.criterions.over_workers import several_workers
+from sut_fairseq.errors import InputError
+
+Step = Callable[[], list[Tensor]]
+
+
+class Record(Protocol):
+    """How steps are recorded."""
+
+    def check(self, model: nn.Module, dtype: torch.dtype) -> None:
+        """Refuse what cannot be."""
+
+    def __call__(self, step: Step) -> tuple[Callable[[], None], list[Tensor]]:
+        """Run a step: how to run it again, and its outputs, which that overwrites."""
+
+
+class CudaGraphs:
+    """Records CUDA graphs that share their memory, since no two of them run at a time.
+
+    What can be recorded the modules of a model know: `Stack.unrecordable` and others of that name.
+    """
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def check(self, model: nn.Module, dtype: torch.dtype) -> None:
+        """Refuse what cannot be recorded, or would not be computed as without recording.
+
+        Args:
+            model: the model.
+            dtype: what matrix products are computed in.
+
+        Raises:
+            InputError: naming the option.
+        """
+        if not all(parameter.is_cuda for parameter in model.parameters()):
+            self._refuse("needs a GPU")
+        if several_workers():
+            self._refuse("is for one GPU")
+        if dtype == torch.float16:
+            self._refuse("has no loss scaling: drop --fp16 or --amp (--autocast bfloat16)")
+        asked: list[Any] = [m for m in model.modules() if hasattr(m, "unrecordable")]
+        if not asked:
+            self._refuse("records the models of this package that have a depth loop")
+        for module in asked:
+            reason = module.unrecordable(dtype)
+            if reason is not None:
+                self._refuse(reason)
+
+    @staticmethod
+    def _refuse(reason: str) -> NoReturn:
+        raise InputError(f"--cuda-graphs {reason}; or leave it out.")
+
+    def __call__(self, step: Step) -> tuple[Callable[[], None], list[Tensor]]:
+        """Record a step; see `Record`.
+
+        Raises:
+            InputError: if it does something that cannot be recorded.
+        """
+        if self._pool is None:
+            self._pool = torch.cuda.graph_pool_handle()
+        # What is set up on first use must not be recorded, and neither must weights that autocast
+        # has cast before, or be found there afterwards.
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.clear_autocast_cache()
+        graph = torch.cuda.CUDAGraph()
+        # Another thread may be copying batches meanwhile.
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                outputs = step()
+        except RuntimeError as error:
+            self._refuse(f"cannot record this model, which waits for the GPU ({error})")
+        torch.clear_autocast_cache()
+        return graph.replay, outputs
