@@ -134,6 +134,14 @@ def test_a_training_step_in_bfloat16_without_scaling(capsys: pytest.CaptureFixtu
     assert_complete(found, variants, ratios)
 
 
+@pytest.mark.cuda
+def test_recorded_steps_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    given = f"{PAIRS} --arch ut_tiny --dense-arch none --no-scaling --recorded --device cuda"
+    found = report(capsys, "train", *words(given))
+    variants = words("ut_tiny transformer loop recorded")
+    assert_complete(found, variants, words("to_transformer to_loop to_recorded"))
+
+
 def test_what_is_compared_has_equal_macs(capsys: pytest.CaptureFixture[str]) -> None:
     lengths = words("--no-scaling --src-len 9 --tgt-len 7")
     found = report(capsys, "train", *words(SIZES["train"]), *lengths)["variants"]
@@ -325,6 +333,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("halting --data x", "--data needs a trained model: give --path CHECKPOINT."),
         ("halting --path absent.pt --data x", "There is no checkpoint `absent.pt`"),
         ("train --dense-arch sut_base", "`--dense-arch` must be other than sut_base"),
+        ("train --recorded", "`--recorded` must be left out without --device cuda"),
         ("train --preset tiny", "invalid choice: 'tiny'"),
         (f"train {PAIRS} --transformer-heads 3", "`--transformer-heads` must be a divisor of the"),
         (f"train {PAIRS} --dense-arch ut_lm", "`--dense-arch` must be an encoder-decoder (e.g."),

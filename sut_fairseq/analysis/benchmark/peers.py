@@ -50,13 +50,14 @@ def options_of(arch: str | None) -> UniversalTransformerConfig | None:
     return complete(UniversalTransformerConfig, SimpleNamespace(**ARCHITECTURES[arch]))
 
 
-def own_criterion(task: Any) -> nn.Module:
+def own_criterion(task: Any, cuda_graphs: int = 0) -> nn.Module:
     """The loss of our models, with two auxiliary terms at weights greater than 0."""
     return CrossEntropyWithAuxiliaryCriterion(
         task,
         sentence_avg=False,
         label_smoothing=_LABEL_SMOOTHING,
         weights={"mutual_information": 0.01, "expected_depth": 0.01},
+        cuda_graphs=cuda_graphs,
     )
 
 

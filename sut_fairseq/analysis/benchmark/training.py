@@ -45,6 +45,7 @@ class Sizes:
     src_len: int = size(32, "tokens of each source sentence")
     tgt_len: int = size(32, "tokens of each target sentence")
     vocab_size: int = size(32768, "size of the one dictionary of all models")
+    recorded: bool = size(False, "measure --arch with --cuda-graphs as well (needs a GPU)")
     scaling: bool = size(True, "measure --arch with 2 and 4 times the sentences and steps as well")
     scaling_sentences: int = size(32, "sentence pairs of the least of these batches")
 
@@ -89,6 +90,8 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     others = (sizes.arch, "transformer")
     requirement = f"other than {' and '.join(others)}"
     check(sizes.dense_arch not in others, "--dense-arch", requirement, sizes.dense_arch)
+    on_gpu = conditions.device.type == "cuda"
+    check(on_gpu or not sizes.recorded, "--recorded", "left out without --device cuda", True)
     report = Report("train", sizes, conditions)
     torch.manual_seed(conditions.seed)
     model, task = own_model(sizes.arch, sizes.vocab_size, sizes.flags.split())
@@ -103,6 +106,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
         ("to_ut", sizes.dense_arch, f"target tokens per second / those of {sizes.dense_arch}"),
         ("to_transformer", "transformer", "target tokens per second / a Transformer's, equal MACs"),
         ("to_loop", "loop", "target tokens per second / those of the expert backend `loop`"),
+        ("to_recorded", "recorded", "target tokens per second / those with --cuda-graphs"),
     ):
         if other in steps:
             report.add_ratio(name, timings.ratio(other, sizes.arch), meaning)
@@ -140,6 +144,12 @@ def _models(
         criterion = plain_criterion(task) if name == "transformer" else own_criterion(task)
         steps[name] = training_step(one.to(conditions.device), criterion, sample, conditions)
         report.variant(name)["params"] = sum(p.numel() for p in one.parameters())
+    if sizes.recorded:
+        # Every word counts, whatever the multiple: these sentences are all of one length.
+        steps["recorded"] = training_step(model, own_criterion(task, 1), sample, conditions)
+        macs["recorded"] = macs[sizes.arch]
+        for _ in range(2):  # the second one records it
+            steps["recorded"]()
     return steps, macs
 
 
