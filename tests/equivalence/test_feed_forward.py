@@ -183,6 +183,22 @@ def test_mixture_backends_agree(top_k: int, autocast: bool, device: str) -> None
         assert_near(ours, theirs, torch.bfloat16 if autocast else torch.float32)
 
 
+@pytest.mark.parametrize("num_experts", [255, 256, 300])
+def test_the_order_of_many_experts(num_experts: int) -> None:
+    """Up to 255 they are sorted as 8-bit numbers, the one that stands for inactive included."""
+    generator = torch.Generator().manual_seed(0)
+    chosen = torch.randint(num_experts, (500, 2), generator=generator)
+    active = torch.arange(500) % 5 > 0
+    dispatch = Dispatch.from_indices(chosen, num_experts, active)
+    pairs = torch.where(active.unsqueeze(1), chosen, num_experts).flatten()
+    assert dispatch.experts.tolist() == sorted(pairs.tolist())
+    assert pairs[dispatch.order].tolist() == dispatch.experts.tolist()
+    assert (
+        dispatch.offsets.tolist() == pairs.bincount(minlength=num_experts).cumsum(0)[:-1].tolist()
+    )
+    assert dispatch.outside is not None and int(dispatch.outside.sum()) == 200
+
+
 def test_auto_is_the_loop_on_a_cpu_and_in_float64() -> None:
     dispatch = Dispatch.from_indices(torch.tensor([[0], [3], [1]]), 4)
     loop, auto = (
