@@ -16,6 +16,7 @@ from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWith
 from sut_fairseq.criterions.cuda_graphs import CudaGraphs, Step
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.architectures import DATA_ROUTER
+from tests.equivalence.test_language_model import WORDS, language_model, texts
 from tests.models import (
     HALTING,
     MIXTURE,
@@ -150,6 +151,26 @@ def test_classification(beyond: int | None, device: str) -> None:
         samples.append(sample | {"net_input": {"src_tokens": source}, "target": target})
     assert_same(model, samples, plain, recorded, 1e-4 if device == "cuda" else 1e-5)
     assert len(recorded._recorded) == 4
+
+
+def test_texts() -> None:
+    """Of a language model, which reads no other sentences and pads both of its tensors alike."""
+    model = language_model(**MIXTURE, **HALTING, token_layout="masked").train()
+    given = SimpleNamespace(source_dictionary=WORDS, target_dictionary=WORDS)
+    plain, recorded = (
+        CrossEntropyWithAuxiliaryCriterion(
+            given, False, 0.1, weights=WEIGHTS, cuda_graphs=graphs, record=Again()
+        )
+        for graphs in (0, 4)
+    )
+    samples = []
+    for seed, lengths in enumerate([(7, 3, 5), (6, 2, 5), (8, 8, 1), (3, 9), (10, 4)]):
+        tokens = texts(lengths, seed)
+        target = torch.cat([tokens[:, 1:], torch.full_like(tokens[:, :1], WORDS.pad())], dim=1)
+        sizes = {"ntokens": int(target.ne(WORDS.pad()).sum()), "nsentences": len(tokens)}
+        samples.append({"net_input": {"src_tokens": tokens}, "target": target, **sizes})
+    assert_same(model, samples, plain, recorded, 1e-5)
+    assert len(recorded._recorded) == 2
 
 
 def test_gradients_of_several_batches_add_up() -> None:
