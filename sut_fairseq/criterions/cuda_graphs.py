@@ -82,7 +82,9 @@ class CudaGraphs:
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 outputs = step()
+        except torch.OutOfMemoryError:
+            raise  # fairseq knows it by its text
         except RuntimeError as error:
-            self._refuse(f"cannot record this model, which waits for the GPU ({error})")
+            self._refuse(f"cannot record a step of this model ({str(error).splitlines()[0]})")
         torch.clear_autocast_cache()
         return graph.replay, outputs

@@ -84,8 +84,8 @@ class RecordedSteps:
         """What `compute` returns for a batch.
 
         Raises:
-            InputError: for a batch with other tensors than words, labels and groups.
-            RuntimeError: if the step cannot be recorded.
+            InputError: for a batch with other tensors than words, labels and groups, or if its step
+                cannot be recorded.
         """
         if model._forward_hooks:  # fairseq looks for the source of a NaN: with hooks
             return self._compute(model, sample)
