@@ -85,6 +85,7 @@ class CudaGraphs:
         except torch.OutOfMemoryError:
             raise  # fairseq knows it by its text
         except RuntimeError as error:
-            self._refuse(f"cannot record a step of this model ({str(error).splitlines()[0]})")
+            what, _, _ = str(error).partition("\n")
+            self._refuse(f"cannot record a step of this model ({what})")
         torch.clear_autocast_cache()
         return graph.replay, outputs
