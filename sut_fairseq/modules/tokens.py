@@ -59,6 +59,11 @@ class ActiveTokens(ABC):
     def fills_grid(self) -> bool:
         """Whether the list holds every token of the grid."""
 
+    @property
+    @abstractmethod
+    def in_front(self) -> bool:
+        """Whether the tokens of each sentence are its first ones, none left out between them."""
+
     @abstractmethod
     def count(self) -> int | Tensor:
         """Number of active tokens."""
@@ -192,6 +197,11 @@ class CompactTokens(ActiveTokens):
     def fills_grid(self) -> bool:
         return len(self) == self.batch * self.length
 
+    @cached_property
+    def in_front(self) -> bool:
+        follows = self.index.diff(prepend=self.index.new_full((1,), -1)) == 1
+        return self.fills_grid or bool((follows | (self.column == 0)).all())
+
 
 @dataclass(frozen=True)
 class MaskedTokens(ActiveTokens):
@@ -201,6 +211,7 @@ class MaskedTokens(ActiveTokens):
     length: int
     active: Tensor
     fills_grid = True
+    in_front = True
 
     def __len__(self) -> int:
         return self.batch * self.length

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from sut_fairseq.analysis.benchmark import plain
 from sut_fairseq.analysis.benchmark.functions import FUNCTIONS, SETTINGS
 from sut_fairseq.modules.attention.distributions.geometric import geometric, geometric_to_the_left
 from sut_fairseq.modules.attention.distributions.geometric_reference import geometric_reference
+from sut_fairseq.modules.attention.positions.by_key import by_key
 from tests.comparison import assert_agree, normal
 
 SIZES = {
@@ -19,6 +21,7 @@ SIZES = {
     "unused experts": replace(SETTINGS["tiny"], tokens=8, num_experts=24),
     "one expert for each": replace(SETTINGS["tiny"], top_k=1),
     "wide window": replace(SETTINGS["tiny"], window=9),
+    "one long sentence": replace(SETTINGS["tiny"], tokens=17, keys=17),
     "decoding": replace(SETTINGS["tiny"], trains=False),
 }
 
@@ -34,6 +37,23 @@ def test_results_and_gradients(function: str, sizes: str) -> None:
     variables = {str(number): tensor for number, tensor in enumerate(pair.inputs)}
     ours, theirs = ({"": call(*pair.inputs)} for call in (pair.ours, pair.plain))
     assert_agree(ours, theirs, variables, tolerance=1e-5 if single else 1e-10)
+
+
+@pytest.mark.parametrize("window", [1, 4, 40])
+@pytest.mark.parametrize("rows", [1, 30], ids=["one sentence", "many"])
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "each its own"])
+def test_scores_by_key_wherever_the_queries_stand(alike: bool, rows: int, window: int) -> None:
+    """Positions of all sentences, or of each."""
+    positions = torch.randint(0, 50, (1 if alike else rows, 6))
+    by_offset = normal(rows, 2, 6, 2, 2 * window + 1)
+    ours, theirs = (
+        {"scores": scores}
+        for scores in (
+            by_key(by_offset, positions - window, 50, may_clip=True),
+            plain.by_key(by_offset, positions - window, 50),
+        )
+    )
+    assert_agree(ours, theirs, {"by_offset": by_offset})
 
 
 @pytest.mark.parametrize("positions", [range(7), range(4, 7), (1, 2, 5)], ids=str)

@@ -36,6 +36,16 @@ def test_lists_tokens_row_by_row(mask: torch.Tensor) -> None:
     assert (tokens.batch, tokens.length) == tuple(mask.shape)
 
 
+def test_in_front(mask: torch.Tensor) -> None:
+    """Whether each sentence keeps its first tokens, any number of them."""
+    tokens = ActiveTokens.from_mask(mask)
+    in_front = all(row == sorted(row, reverse=True) for row in mask.tolist())
+    assert tokens.in_front == in_front
+    lengths = torch.tensor([[2], [0], [3]])
+    assert ActiveTokens.from_mask(torch.arange(3) < lengths).in_front
+    assert ActiveTokens.from_mask(mask, "masked").in_front
+
+
 def test_take_reads_what_put_writes(mask: torch.Tensor) -> None:
     tokens = ActiveTokens.from_mask(mask)
     grid = grid_like(mask, 2)

@@ -161,8 +161,8 @@ class AttentionCore(nn.Module):
 
 def _positions(tokens: ActiveTokens, arrangement: Arrangement, memory: Memory) -> Tensor:
     """Position of each query among the keys, `(rows or 1, width)`."""
-    if tokens.fills_grid and memory.rows is None:
-        columns = torch.arange(tokens.length, device=memory.keys.device).unsqueeze(0)
+    if tokens.in_front and memory.rows is None:
+        columns = torch.arange(arrangement.width, device=memory.keys.device).unsqueeze(0)
     else:
         columns = arrangement.by_sentence(tokens.column)
     return columns + memory.query_offset
