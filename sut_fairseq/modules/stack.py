@@ -115,8 +115,9 @@ class Stack(nn.Module):
             self.halting, hidden, tokens, num_steps, decoding=cache is not None, observer=observer
         )
         shows_read_out = self.halting.shows_read_out
+        padding = _if_any(padding_mask, tokens)
         memory = StepMemory(
-            self.block, states, tokens, padding_mask, cache, shows_read_out=shows_read_out
+            self.block, states, tokens, padding, cache, shows_read_out=shows_read_out
         )
         routing: dict[str, list[RouterCalls]] = {}
 
@@ -202,4 +203,9 @@ class Stack(nn.Module):
         tokens = self._tokens(padding_mask)
         new = self.block.cross_keys_values(tokens.take(states))
         keys, values = (grid.transpose(1, 2) for grid in lay_out(tokens, new))
-        return Memory(keys, values, padding_mask)
+        return Memory(keys, values, _if_any(padding_mask, tokens))
+
+
+def _if_any(padding_mask: Tensor, tokens: ActiveTokens) -> Tensor | None:
+    """The mask that `tokens` were made from; None without padding: attention then hides nothing."""
+    return None if tokens.active is None and tokens.fills_grid else padding_mask

@@ -23,7 +23,7 @@ class StepMemory:
         block: makes keys and values of states.
         states: inputs of the first step, `(batch, length, embed_dim)`.
         tokens: the tokens that are not padding.
-        padding_mask: True at padding, `(batch, length)`.
+        padding_mask: True at padding, `(batch, length)`; None: no padding.
         cache: earlier positions in incremental decoding; gets the present ones.
         shows_read_out: see `Halting`.
 
@@ -36,7 +36,7 @@ class StepMemory:
         block: Block,
         states: Tensor,
         tokens: ActiveTokens,
-        padding_mask: Tensor,
+        padding_mask: Tensor | None,
         cache: DecodingCache | None,
         *,
         shows_read_out: bool,
