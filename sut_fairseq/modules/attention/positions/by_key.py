@@ -102,7 +102,7 @@ class _ByKey(torch.autograd.Function):
             if gradient.device.type == "cpu" and len(first) == 1:
                 sums = _times(gradient, torch.stack(clipped, dim=-1)[0]).unbind(dim=-1)
             else:
-                sums = tuple((gradient * keys[:, None, :, None]).sum(dim=-1) for keys in clipped)
+                sums = tuple((gradient * out[:, None, :, None]).sum(dim=-1) for out in clipped)
             result[..., 0] += sums[0]
             result[..., -1] += sums[1]
         return result, None, None, None
