@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Offsets up to which products with one-hot matrices are faster than gathers.
+# Offsets up to which products with one-hot matrices are at least about as fast as gathers.
 _FEW = 33
 
 
