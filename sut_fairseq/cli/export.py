@@ -23,11 +23,11 @@ def _main(arguments: argparse.Namespace) -> None:
     files = find_model(
         arguments.model, arguments.data, arguments.source_lang, arguments.target_lang
     )
-    export(files, arguments.out, arguments.format, license=arguments.license)
+    command = export(files, arguments.out, arguments.format, license=arguments.license)
     size = sum(path.stat().st_size for path in arguments.out.rglob("*") if path.is_file())
     print(
         f"wrote {arguments.out} ({size / 1e6:,.1f} MB); translate with "
-        f"`sut-translate {arguments.out}`, and read the model card, README.md, before publishing"
+        f"`{command}`, and read the model card, README.md, before publishing"
     )
 
 

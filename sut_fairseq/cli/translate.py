@@ -65,8 +65,8 @@ def _main(arguments: argparse.Namespace) -> None:
     )
     if arguments.export:
         _check_export(arguments)
-        export(files, Path(arguments.export), "pt", option="--export")
-        print(f"wrote {arguments.export}; translate with `sut-translate {arguments.export}`")
+        command = export(files, Path(arguments.export), "pt", option="--export")
+        print(f"wrote {arguments.export}; translate with `{command}`")
         return
     model = Model(files, alpha_threshold=arguments.alpha_threshold, device=arguments.device)
     ask = partial(model.translate, **asdict(search), costs=arguments.json)

@@ -69,6 +69,12 @@ def model_card(
     return "\n\n".join(filter(None, sections)) + "\n"
 
 
+def plugin_of(state: Mapping[str, Any]) -> Path | None:
+    """The `--user-dir` that a checkpoint was trained with, if it is not this package."""
+    plugin = Path(str(setting(state, "common", "user_dir") or ""))
+    return None if plugin.name in ("", "sut_fairseq") else plugin
+
+
 _USE = """## Use
 
 ```python
@@ -117,9 +123,9 @@ def _model(
     arch = setting(state, "model", "arch") or setting(state, "model", "_name")
     if arch:
         yield "Architecture", f"`{arch}`"
-    plugin = Path(str(setting(state, "common", "user_dir") or "")).name
-    if plugin not in ("", "sut_fairseq"):
-        yield "Needs the plugin", f"`{plugin}` (`--user-dir`; in Python, import it first)"
+    plugin = plugin_of(state)
+    if plugin is not None:
+        yield "Needs the plugin", f"`{plugin.name}` (`--user-dir`; in Python, import it first)"
     if record is not None:
         size = f", {record.size}" if record.size else ""
         without = f", without {record.without}" if record.without else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from argparse import Namespace
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from sut_fairseq.checkpoints.exported import write_exported
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.card import FILE as CARD
-from sut_fairseq.inference.card import model_card
+from sut_fairseq.inference.card import model_card, plugin_of
 from sut_fairseq.inference.files import ModelFiles
 from sut_fairseq.modules.trained_words import NAME, TrainedWords
 
@@ -31,7 +32,7 @@ def export(
     *,
     license: str | None = None,
     option: str = "--out",
-) -> None:
+) -> str:
     """Put everything that a model needs into one new folder.
 
     The checkpoint loses its optimizer state and gains the names of its languages. Beside it stand
@@ -45,6 +46,9 @@ def export(
         license: of the model, for the card; None: the card names none.
         option: what the command calls `out`.
 
+    Returns:
+        The command that translates with the folder.
+
     Raises:
         InputError: `out` exists and is not empty, or cannot be made; or the model's files are
             damaged or do not belong together.
@@ -56,6 +60,10 @@ def export(
     state.pop("last_optimizer_state", None)
     _check_words(state, files)
     _set_languages(state, files)
+    command = ["sut-translate", str(out)]
+    plugin = plugin_of(state)
+    if plugin is not None:
+        command += ["--user-dir", str(plugin)]
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(out) as partial:
@@ -70,6 +78,7 @@ def export(
             writing.save(state, partial / CHECKPOINT)
         else:
             write_exported(state, partial)
+    return shlex.join(command)
 
 
 def _check_words(state: Mapping[str, Any], files: ModelFiles) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -73,10 +74,11 @@ def test_an_evaluation_averages_translates_and_counts(
 def test_an_export_names_the_plugin_that_it_needs(
     plugin: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
-    run("sut-export", checkpoint, "--out", tmp_path / "own")
+    exported = run("sut-export", checkpoint, "--out", tmp_path / "own").stdout
     card = (tmp_path / "own" / "README.md").read_text()
     assert "\n- Needs the plugin: `own_plugin` (`--user-dir`" in card
     line = ("sut-translate", tmp_path / "own", "--user-dir", plugin)
+    assert f"`{shlex.join(map(str, line))}`" in exported
     assert run(*line, stdin="jump\n").stdout.count("\n") == 1
 
 
