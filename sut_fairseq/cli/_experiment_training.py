@@ -44,13 +44,13 @@ def listed(run: Run, arguments: argparse.Namespace) -> str:
 
     `arguments` are as of `train`.
     """
-    launcher = split_line(arguments.launcher, "--launcher")
-    machine = Machine(1 if arguments.gpus is None else arguments.gpus, launched=bool(launcher))
+    gpus = 1 if arguments.gpus is None else arguments.gpus
+    trainer = _trainer(arguments, gpus, lambda _: None, change_length=False)
     there = (run.folder / records.RECORD).is_file()
     record = records.read_record(run.folder) if there else None
     lines = []
-    for one in run.trainings(machine):
-        line = shlex.join([*launcher, *one.command()])
+    for one in run.trainings(trainer.machine):
+        line = shlex.join([*trainer.launcher, *one.command()])
         done = record is not None and record.finished(one.name, one.settings)
         lines.append(f"# finished: {line}" if done else line)
     return "\n".join(lines)

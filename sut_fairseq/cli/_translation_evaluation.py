@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sut_data.files import written_whole
 from sut_fairseq.cli import average, bleu, macs
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments import reading
@@ -110,26 +110,33 @@ def evaluate(
     described = {"digest": prepared.digest, "added": added_set(data, options.subset)}
     _check_out(out, data, described)
     out.mkdir(parents=True, exist_ok=True)
-    # Results of an earlier call must not be mistaken for those of this one.
-    for name in ("average.json", "generated.txt", "bleu.json", "macs.json", "results.json"):
-        (out / name).unlink(missing_ok=True)
-
-    say(f"averaging the best checkpoints of {checkpoints}")
-    by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
-    averaged = str(out / "average.pt")
-    best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", averaged]
-    chosen = _json(average.run, ["--from", str(checkpoints), *best, "--json"], out / "average.json")
-    _print_chosen(chosen)
-
-    say(f"translating {options.subset} (beam {options.beam}, length penalty {options.lenpen:g})")
-    _generate(data, out, options, len(reference.read_bytes().splitlines()))
-    whole = ["--data", str(data), "--gen-subset", options.subset, "--json"]
-    scores = _json(bleu.run, [str(out / "generated.txt"), *whole], out / "bleu.json")
-
-    say("counting MACs")
     threshold = options.alpha_threshold
-    at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
-    cost = _json(macs.run, ["--path", averaged, *whole, *at], out / "macs.json")
+    whole = ["--data", str(data), "--gen-subset", options.subset, "--json"]
+    # A call that fails or is interrupted leaves the results of an earlier one as they are.
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=out) as folder:
+        averaged, generated = (Path(folder) / name for name in ("average.pt", "generated.txt"))
+        say(f"averaging the best checkpoints of {checkpoints}")
+        by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
+        best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", str(averaged)]
+        chosen = _json(average.run, ["--from", str(checkpoints), *best, "--json"])
+        chosen["output"] = str(out / averaged.name)
+        _print_chosen(chosen)
+
+        say("counting MACs")  # first: it refuses a threshold for a model without one
+        at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
+        cost = _json(macs.run, ["--path", str(averaged), *whole, *at])
+
+        search = f"beam {options.beam}, length penalty {options.lenpen:g}"
+        say(f"translating {options.subset} ({search})")
+        sentences = len(reference.read_bytes().splitlines())
+        _generate(data, averaged, generated, out / "generate.log", options, sentences)
+        scores = _json(bleu.run, [str(generated), *whole])
+
+        (out / "results.json").unlink(missing_ok=True)  # it never stands beside other files
+        for file in (averaged, generated):
+            file.replace(out / file.name)
+        for name, printed in (("average", chosen), ("macs", cost), ("bleu", scores)):
+            write_json(out / f"{name}.json", printed)
 
     document = {
         **{name: getattr(prepared, name) or None for name in ("dataset", "split")},
@@ -163,19 +170,19 @@ def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
         )
 
 
-def _json(command: Callable[[list[str]], None], line: list[str], file: Path) -> dict[str, Any]:
-    """The JSON that one of our commands prints, put into a file as well."""
+def _json(command: Callable[[list[str]], None], line: list[str]) -> dict[str, Any]:
+    """The JSON that one of our commands prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         command(line)
-    with written_whole(file) as partial:
-        partial.write_text(printed.getvalue(), encoding="utf-8")
     document: dict[str, Any] = json.loads(printed.getvalue())
     return document
 
 
-def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
-    """Run fairseq-generate into `generated.txt`.
+def _generate(
+    data: Path, averaged: Path, generated: Path, log: Path, options: Options, sentences: int
+) -> None:
+    """Run fairseq-generate into a file; what it reports goes into the log.
 
     Raises:
         InputError: if it fails.
@@ -184,17 +191,15 @@ def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
     overrides = "{}" if threshold is None else f"{{'alpha_threshold': {threshold!r}}}"
     line = [
         *program("fairseq-generate"),
-        *(str(data), "--user-dir", str(options.user_dir), "--path", str(out / "average.pt")),
+        *(str(data), "--user-dir", str(options.user_dir), "--path", str(averaged)),
         *("--gen-subset", options.subset, "--model-overrides", overrides),
         *("--beam", str(options.beam), "--lenpen", f"{options.lenpen:g}"),
         *("--max-tokens", str(options.max_tokens), "--required-batch-size-multiple", "1"),
         *("--num-workers", "0", "--log-format", "none"),
         *(["--cpu"] if options.cpu else []),
     ]
-    log = out / "generate.log"
     with (
-        written_whole(out / "generated.txt") as partial,
-        open(partial, "w", encoding="utf-8") as generated,
+        open(generated, "w", encoding="utf-8") as stream,
         open(log, "w", encoding="utf-8") as errors,
         tqdm(
             total=_LINES_OF_A_SENTENCE * sentences, desc="translating", unit="line", disable=None
@@ -204,7 +209,7 @@ def _generate(data: Path, out: Path, options: Options, sentences: int) -> None:
         assert process.stdout is not None
         try:
             for one in process.stdout:
-                generated.write(one)
+                stream.write(one)
                 bar.update()
             status = process.wait()
         except BaseException:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sut_data.command_line import Parser, whole_number
+from sut_data.command_line import Parser, refuse, whole_number
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, read_generated
 
@@ -59,9 +59,8 @@ def make_parser() -> Parser:
     )
     parser.add_argument(
         "--gen-subset",
-        default="test",
         metavar="SPLIT",
-        help="set that was translated (default: %(default)s)",
+        help="set that was translated (default: test)",
     )
     parser.add_argument(
         "--source-lang", metavar="SRC", help="source language (default: from the file names)"
@@ -82,8 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = make_parser().parse_args(argv)
 
     def body() -> None:
+        if arguments.expected:
+            refuse(arguments, ("gen_subset", "source_lang", "target_lang"), "--expected is given")
         expected = arguments.expected or count_sentences(
-            arguments.data, arguments.gen_subset, arguments.source_lang, arguments.target_lang
+            arguments.data,
+            arguments.gen_subset or "test",
+            arguments.source_lang,
+            arguments.target_lang,
         )
         result = exact_match(read_generated(arguments.generated, expected))
         if arguments.json:

@@ -161,7 +161,24 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
             f"there is no folder {folder}: make it with `{NAME} prepare {arguments.name}{split}`, "
             "or name another one with --data."
         )
-    return provenance.describe_data(folder.resolve())
+    data = provenance.describe_data(folder.resolve())
+    if arguments.data is None:
+        _check_data(experiment, preparing.split_of(experiment, arguments.split), data)
+    return data
+
+
+def _check_data(experiment: Experiment, split: str, data: Data) -> None:
+    """Refuse a folder with the usual name that holds other data.
+
+    Raises:
+        InputError: saying which.
+    """
+    other_set = "" not in (data.dataset, experiment.dataset) and data.dataset != experiment.dataset
+    if other_set or (data.split != split and data.split in experiment.splits):
+        raise InputError(
+            f"{data.folder} holds {data.dataset} {data.split}, not {experiment.dataset} {split}: "
+            "move it away and prepare the data again, or name the right folder with --data."
+        )
 
 
 def _check_out(out: Path | None, several: bool) -> None:

@@ -19,7 +19,7 @@ USER_DIR = Path(__file__).resolve().parents[1]
 FINISHED_STAGE = "checkpoint_last.pt"
 # Of the machine rather than of the experiment: a run may go on where they differ.
 _OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu")
-_LOSSES = ("loss", "nll_loss")
+_LESS_IS_BETTER = re.compile(r".*loss|ppl|wer")  # all other metrics are scores
 
 
 def split_line(line: str, where: str) -> list[str]:
@@ -148,9 +148,9 @@ def _options(composed: Mapping[str, Origin]) -> Settings:
 
 
 def _selection(metric: str) -> Settings:
-    """Options that select the best checkpoint: the lowest loss, or the highest of all else."""
+    """Options that select the best checkpoint: the lowest loss, or the highest score."""
     chosen: Settings = {"best-checkpoint-metric": metric}
-    if metric not in _LOSSES:
+    if not _LESS_IS_BETTER.fullmatch(metric):
         chosen["maximize-best-checkpoint-metric"] = True
     return chosen
 

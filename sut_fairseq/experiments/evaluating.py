@@ -56,14 +56,21 @@ class Asked:
         parts = [
             self.subset,
             f"by-{self.by}" if self.by else "",
-            "" if self.alpha_threshold is None else f"{self.alpha_threshold:g}",
+            "" if self.alpha_threshold is None else _exactly(self.alpha_threshold),
             "thresholds" if self.thresholds else "",
+            *(map(_exactly, self.thresholds) if self.thresholds != list(THRESHOLDS) else []),
             f"{self.steps}-steps" if self.steps else "",
             "search" if self.search else "",
             f"first-{self.max_sentences}" if self.max_sentences else "",
             Path(self.data).name if self.data else "",
         ]
         return "-".join(part for part in parts if part)
+
+
+def _exactly(number: float) -> str:
+    """A number in as few digits as tell it from all others."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +124,11 @@ def usual_measure(experiment: Experiment) -> str:
     """What the per cent of its evaluations are of, in words."""
     if experiment.evaluation.kind == "translation":
         return "BLEU and chrF"
+    return _measure_of_groups(experiment)
+
+
+def _measure_of_groups(experiment: Experiment) -> str:
+    """What the per cent of `sut-evaluate` are of, in words."""
     return "exact match" if experiment.task.startswith("translation") else "accuracy"
 
 
@@ -207,7 +219,7 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
         line += ["--by", asked.by, "--bins", "all"]
     thresholds = asked.thresholds or [one for one in [asked.alpha_threshold] if one is not None]
     if thresholds:
-        line += ["--thresholds", *(f"{one:g}" for one in thresholds)]
+        line += ["--thresholds", *map(_exactly, thresholds)]
     if asked.steps is not None:
         line += ["--model-overrides", f"{{'encoder_layers': {asked.steps}}}"]
     line += _modes(experiment, asked)
@@ -240,7 +252,7 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked, when: 
         asked=asked,
         data=data,
         added=provenance.added_set(Path(data.folder), asked.subset),
-        measure=usual_measure(experiment),
+        measure=_measure_of_groups(experiment),
         rows=rows,
         code=provenance.describe_code(),
         when=when,

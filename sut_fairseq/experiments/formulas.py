@@ -50,9 +50,10 @@ def evaluate(formula: str, names: Mapping[str, float]) -> int:
     """
     try:
         value = _value(ast.parse(formula[1:].strip(), mode="eval").body, names)
-    except (SyntaxError, TypeError, ZeroDivisionError) as error:
+        finite = math.isfinite(value)
+    except (SyntaxError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(f"`{formula}` is not a formula: {error}.") from error
-    if not math.isfinite(value):
+    if not finite:
         raise InputError(
             f"`{formula}` needs the number of updates: set max-update, or give --updates."
         )

@@ -6,6 +6,7 @@ the file of a user's own experiment: it is read, too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def _check_same(kept: Path, record: Record, run: Path) -> None:
     """
     if not (kept / RECORD).is_file():
         return
-    before = read_record(kept)
+    # The path of a user's file depends on the folder from which it was kept.
+    before = replace(read_record(kept), experiment=record.experiment)
     begun = [one.sessions[0].started if one.sessions else "" for one in (before, record)]
     changed = record.planned_before != before.planned_before and begun[0] == begun[1] != ""
     if (before.key(), before.seed) != (record.key(), record.seed) and not changed:

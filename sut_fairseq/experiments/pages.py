@@ -136,7 +136,7 @@ def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
     deviation = "" if row.deviation is None else f" ± {shown(claim.measure, row.deviation)}"
     record = found.groups[0].first
     seeds = len(row.results)
-    commands = ", ".join(f"`{report.called(group)}`" for group in found.groups)
+    commands = ", ".join(f"`{report.called(group, row.results)}`" for group in found.groups)
     return (
         link,
         what,

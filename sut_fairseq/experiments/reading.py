@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sut_fairseq.experiments.schema import (
     Experiment,
     Published,
     Size,
+    Stage,
     Summary,
 )
 from sut_fairseq.experiments.typed import Place, build, nearest, read_yaml
@@ -29,6 +31,7 @@ _EXAMPLE = "example"
 MATRIX = "matrix"  # folder of its columns
 KINDS = ("groups", "translation", "regression")
 CHECKPOINTS = ("best", "last")
+_STAGE = re.compile(r"(?!checkpoints$)[A-Za-z0-9][\w-]*")  # a folder beside `checkpoints`
 
 
 def known() -> list[str]:
@@ -131,11 +134,14 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
             for name, part in document.ablations.items()
         }
     models: dict[str, str] = last("models")
-    if not sizes:
-        raise InputError(f"{place} needs the key `sizes`.")
+    for key, group in (("models", models), ("sizes", sizes)):
+        if not group:
+            raise InputError(f"{place} needs the key `{key}`, with at least one entry.")
     sizes = {name: _inherit(name, sizes, place / "sizes") for name in sizes}
-    for key, group in (("sizes", sizes), ("ablations", ablations)):
-        for name, entry in group.items():
+    for name, size in sizes.items():
+        _check_stages(place / "sizes" / name / "stages", size.stages or [])
+    for key, entries in (("sizes", sizes), ("ablations", ablations)):
+        for name, entry in entries.items():
             for model in entry.models or ():
                 if model not in models:
                     raise InputError(
@@ -195,6 +201,21 @@ def _inherit(
         models=other.models if size.models is None else size.models,
         stages=other.stages if size.stages is None else size.stages,
     )
+
+
+def _check_stages(place: Place, stages: Sequence[Stage]) -> None:
+    """Refuse names that are no names of folders in that of a run, or not unique.
+
+    Raises:
+        InputError: naming the stage.
+    """
+    names = [stage.name for stage in stages]
+    for name in names:
+        if not _STAGE.fullmatch(name) or names.count(name) > 1:
+            raise InputError(
+                f"{place}: a stage cannot be called `{name}`: each needs a name of its own, of "
+                "letters, digits, `-` and `_`, and not `checkpoints`."
+            )
 
 
 def _check_summaries(

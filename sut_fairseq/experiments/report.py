@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from sut_fairseq.experiments.commands import words as option_words
@@ -117,8 +117,8 @@ def _section(group: Group) -> str:
     return "\n\n".join(parts)
 
 
-def called(group: Group) -> str:
-    """A command that makes the runs."""
+def called(group: Group, seeds: Collection[int] | None = None) -> str:
+    """A command that makes the runs, or those of some seeds."""
     record = group.first
     name = record.experiment
     name = Path(name).name if is_file(name) else name
@@ -130,7 +130,8 @@ def called(group: Group) -> str:
         words += ["--updates", str(record.updates)]
     if record.planned_before:
         words.append("--change-length")
-    words += ["--seeds", *(str(one.seed) for one in group.runs.values())]
+    there = [one.seed for one in group.runs.values()]
+    words += ["--seeds", *(str(seed) for seed in there if seeds is None or seed in seeds)]
     return shlex.join([*words, *(["--", *option_words(record.options)] if record.options else [])])
 
 

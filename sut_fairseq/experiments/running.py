@@ -42,6 +42,10 @@ class Trainer:
         say: takes a sentence on what happens.
         change_length: whether runs that were started for another number of updates go on to the
             new one; otherwise they are refused.
+
+    Attributes:
+        machine: what each training runs on.
+        launcher: as given.
     """
 
     def __init__(
@@ -53,9 +57,9 @@ class Trainer:
         say: Say,
         change_length: bool = False,
     ) -> None:
-        self._machine = replace(machine, gpus=min(machine.gpus, 1)) if jobs > 1 else machine
+        self.machine = replace(machine, gpus=min(machine.gpus, 1)) if jobs > 1 else machine
         self._jobs = jobs
-        self._launcher = list(launcher)
+        self.launcher = list(launcher)
         self._say = say
         self._change_length = change_length
         self._devices: queue.Queue[str] = queue.Queue()
@@ -124,14 +128,14 @@ class Trainer:
             return new
         record = records.read_record(run.folder)
         try:
-            check_same(run, record, self._machine)
+            check_same(run, record, self.machine)
         except InputError:
             finished = any(one.outcome == "finished" for one in record.sessions)
             if not finished and not records.has_saved(run.folder, record):
                 return new
             if not self._change_length:
                 raise
-            return with_other_length(run, record, self._machine)
+            return with_other_length(run, record, self.machine)
         return replace(record, data=run.data)  # the same, perhaps in another folder by now
 
     def _new_record(self, run: Run) -> Record:
@@ -145,7 +149,7 @@ class Trainer:
             updates=chosen.updates,
             options=without_machine(dict(chosen.own)),
             data=run.data,
-            trainings=run.settings(self._machine),
+            trainings=run.settings(self.machine),
         )
 
     def _one(self, run: Run, finish: Finish) -> str:
@@ -158,7 +162,7 @@ class Trainer:
             with training_process.locked(run.folder) as lock:
                 # Asked again here, where no other process can write one.
                 records.write_record(run.folder, self._record(run))
-                for training in run.trainings(self._machine):
+                for training in run.trainings(self.machine):
                     failure = self._stage(run, training, device, lock)
                     if failure or self._stopped.is_set():
                         return failure
@@ -188,9 +192,9 @@ class Trainer:
             put_aside(log, "earlier")  # of a run without checkpoints, which this one replaces
         session = Session(
             stage=training.name,
-            command=[*self._launcher, *training.command()],
+            command=[*self.launcher, *training.command()],
             code=provenance.describe_code(),
-            computer=provenance.describe_computer(self._threads, self._machine.gpus),
+            computer=provenance.describe_computer(self._threads, self.machine.gpus),
             started=records.stamp(),
         )
         past = [records.closed(run.folder, one) for one in record.sessions]
@@ -238,11 +242,11 @@ class Trainer:
         It inherits the lock: should this process be killed, nobody trains in the folder beside it.
         """
         environment = {**os.environ, "OMP_NUM_THREADS": self._threads}
-        if self._jobs > 1 and self._machine.gpus:
+        if self._jobs > 1 and self.machine.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = device
         with open(log, "a", encoding="utf-8") as file:
             return subprocess.Popen(
-                [*self._launcher, *program(command[0]), *command[1:]],
+                [*self.launcher, *program(command[0]), *command[1:]],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -66,7 +66,10 @@ def read_yaml(path: Path) -> tuple[Any, Place]:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} cannot be read as a YAML file: {reason}.") from error
     lines: dict[tuple[str, ...], int] = {}
-    _find_lines(node, (), path, lines)
+    try:
+        _find_lines(node, (), path, lines)
+    except RecursionError:
+        raise InputError(f"{path}: an anchor (&) stands for a value that holds it.") from None
     return content, Place(path, lines)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -113,7 +115,8 @@ def _front_matter(files: ModelFiles, license: str | None) -> str:
     """What sites that show models read."""
     lines = ["library_name: sut_fairseq", "tags:", "- fairseq", "- universal-transformer"]
     if license:
-        lines.insert(0, f"license: {license}")
+        plain = re.fullmatch(r"[A-Za-z][\w.+-]*", license)
+        lines.insert(0, f"license: {license if plain else json.dumps(license)}")  # JSON is YAML
     return "\n".join(["---", *lines, "---"])
 
 

@@ -201,7 +201,7 @@ class Model:
                 "class: ask it with `translate`."
             )
         results = []
-        for result in self.translate(lines, alpha_threshold=alpha_threshold, costs=False):
+        for result in map(self._text.read, _listed(lines)):
             if result.source_tokens is None:
                 raise InputError(result.error or "classification needs at least one word a line.")
             results.append(result)

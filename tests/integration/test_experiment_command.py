@@ -367,3 +367,28 @@ def test_dry_run_with_a_launcher(
     assert "--update-freq 2 " in shown and "--distributed-port 5 " in shown
     assert "--distributed-world-size" not in shown
     assert not (place / "runs").exists()
+
+
+def test_dry_run_of_jobs_that_share_gpus(
+    data: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["train", "scan", "--data", str(data), *words("--size paper --gpus 4 --dry-run")]
+    for jobs, options in ((1, ("size 4 ", "freq 1 ")), (2, ("size 1 ", "freq 4 "))):
+        assert experiment.main([*line, "--jobs", str(jobs)]) == 0
+        shown = capsys.readouterr().out
+        assert f"--distributed-world-{options[0]}" in shown and f"--update-{options[1]}" in shown
+
+
+def test_a_folder_with_the_name_of_other_data(
+    data: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "data-bin").mkdir()
+    other = shutil.copytree(data, place / "data-bin" / "scan-simple")
+    for stamp, holds in (
+        ({"dataset": "scan", "split": "length"}, "scan length"),
+        ({"dataset": "ctl", "split": "forward"}, "ctl forward"),
+    ):
+        (other / "prepared.json").write_text(json.dumps(stamp))
+        assert experiment.main(words("train scan --split simple --dry-run")) == 2
+        error = capsys.readouterr().err
+        assert f"scan-simple holds {holds}, not scan simple: move it away" in error

@@ -536,6 +536,17 @@ def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
         (line_,) = [one for one in table.splitlines() if one.startswith(name)]
         assert line_.removeprefix(name).split()[0] == value
 
+    # An evaluation that fails leaves the earlier one as it is.
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    failed = run("sut-experiment", *line, "--log", "typo.log", cwd=tmp_path, ok=False)
+    assert "typo.log" in failed.last_line
+    assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert set(before) == {
+        *("average.pt", "average.json", "macs.json", "generated.txt", "generate.log"),
+        *("bleu.json", "results.json"),
+    }
+    assert json.loads(before["average.json"])["output"] == "out/average.pt"
+
     # Results on other data are not replaced; those of a run have folders of their own.
     other = tmp_path / "other"
     shutil.copytree(prepared, other)

@@ -148,6 +148,8 @@ def test_the_command_fails_with_a_sentence(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("sut-exact-match: error: 1 of 4 sentences are missing")
+    assert main([str(generated), "--expected", "3", "--gen-subset", "valid"]) == 2
+    assert "--expected is given: leave --gen-subset out." in capsys.readouterr().err
     generated.write_bytes(b"T-0\t\xff\n")
     assert main([str(generated), "--expected", "4"]) == 2
     assert "is not UTF-8 text" in capsys.readouterr().err

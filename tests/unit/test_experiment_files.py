@@ -155,6 +155,7 @@ def test_stages_and_formulas(tmp_path: Path) -> None:
         ("= updates / 2", "is 3.5, not a whole number; round it with // or ceil()"),
         ("= __import__('os')", "cannot stand in a formula: use numbers, updates, devices"),
         ("= updates // 0", "is not a formula"),
+        ("= " + 400 * "9", "is not a formula: int too large to convert to float."),
         ("= nothing", "`nothing` cannot stand in a formula"),
         ("= max()", "is not a formula"),
         ("= limit // 3", "needs the number of updates: set max-update, or give --updates"),
@@ -207,6 +208,15 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
         ("extends: _comon", "there is no file _comon.yaml (did you mean `_common`?)"),
         ("extends: mine", "extends itself: mine -> mine."),
         ("shows: x\nmetric: y\nsizes: {one: {}}", "needs the key `models`."),
+        ("shows: &it [*it]", "an anchor (&) stands for a value that holds it."),
+        ("shows: x\nmodels: {}\nsizes: {one: {}}", "needs the key `models`, with at least one"),
+        *(
+            (
+                f"shows: x\nmodels: {{a: b}}\nsizes: {{one: {{stages: [{stages}]}}}}",
+                "sizes.one.stages: a stage cannot be called",
+            )
+            for stages in ("{name: x}, {name: x}", "{name: ''}", "{name: ../x}")
+        ),
         (
             "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\nevaluation: {checkpoint: lats}",
             "evaluation.checkpoint` must be one of best, last, but is lats",

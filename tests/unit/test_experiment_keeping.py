@@ -137,3 +137,4 @@ def test_a_kept_run_names_the_users_own_experiment_so_that_it_is_found(
         kept = keeping.keep(path, folder / "kept")
         assert kept.parent == folder / "kept" / "mine"
         assert records.read_record(kept).experiment == name
+    keeping.keep(path, tmp_path / "other" / "kept")  # the same run, from another folder

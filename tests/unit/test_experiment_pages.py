@@ -257,6 +257,8 @@ def test_the_mean_over_splits(tmp_path: Path) -> None:
     found = verdict(runs, **both)
     assert found.row is not None and found.row.results == {2: 97.5}
     assert [group.first.data.split for group in found.groups] == ["forward", "backward"]
+    for group in found.groups:
+        assert report.called(group, found.row.results).endswith(" --seeds 2")
     assert found.verdict is Verdict.NOT_MET
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from sut_data.text.chunks import cores
 from sut_fairseq.checkpoints.progress import Progress
 from sut_fairseq.cli import _experiment_training, experiment
 from sut_fairseq.errors import InputError
@@ -177,7 +178,7 @@ def test_finished_trainings_are_comments_in_the_list(
     """What `launch_torchrun.sh` runs on other machines is what the first one runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
-    arguments = Namespace(launcher="", gpus=0)
+    arguments = Namespace(launcher="", gpus=0, jobs=1)
     (run,) = cells(tmp_path)
     line = _experiment_training.listed(run, arguments)
     assert line.startswith("fairseq-train ") and "\n" not in line
@@ -252,6 +253,14 @@ def test_as_many_threads_as_cores_that_may_be_used(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5, 7}, raising=False)
     assert Trainer(Machine(0), jobs=1, say=print)._threads == "3"
     assert Trainer(Machine(0), jobs=2, say=print)._threads == "1"
+
+
+def test_the_limit_of_a_container_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twice the time of a core, in 64 that it sees."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)), raising=False)
+    for said, number in (("200000 100000", 2), ("150000 100000", 2), ("max 100000", 64)):
+        monkeypatch.setattr(Path, "read_text", lambda path, said=said, **how: f"{said}\n")
+        assert cores() == number
 
 
 def test_options_of_the_machine_are_none_of_the_run(

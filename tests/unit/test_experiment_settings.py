@@ -74,6 +74,17 @@ def test_every_model_and_size(name: str) -> None:
             assert parsed.maximize_best_checkpoint_metric != lowest
 
 
+@pytest.mark.parametrize(
+    ("metric", "highest"),
+    [("loss", False), ("attention_loss", False), ("ppl", False), ("exact_match", True)],
+)
+def test_losses_are_minimized_and_scores_maximized(metric: str, highest: bool) -> None:
+    (training,) = trainings("scan", "sut", "small", own=(("best-checkpoint-metric", metric),))
+    chosen = training.command()
+    assert chosen[chosen.index("--best-checkpoint-metric") + 1] == metric
+    assert ("--maximize-best-checkpoint-metric" in chosen) is highest
+
+
 @pytest.mark.parametrize("size", [size.name for size in choosing.SIZES])
 @pytest.mark.parametrize("gpus", [0, 1, 4])
 def test_the_experiment_is_the_training_that_is_printed(size: str, gpus: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import subprocess
@@ -10,8 +9,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from sut_data.text import chunks
 
 
 @dataclass(frozen=True)
@@ -42,16 +39,6 @@ def numbers(version: str) -> tuple[int, ...]:
     """The leading numbers of a version: `2.13.0+cpu` -> (2, 13, 0)."""
     found = re.match(r"\d+(\.\d+)*", version)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
-
-
-def cores() -> int:
-    """How many cores this process may use, with the limit of its container."""
-    allowed = chunks.cores()
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return min(allowed, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):  # no such file, or "max"
-        return allowed
 
 
 def last_line(text: str) -> str:

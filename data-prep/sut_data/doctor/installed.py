@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sut_data.doctor.finding import Finding, Ran, cores, numbers, run
+from sut_data.doctor.finding import Finding, Ran, numbers, run
 from sut_data.tables import counted
+from sut_data.text.chunks import cores
 
 PACKAGE = "sut_fairseq"
 INSTALL = "run `pip install .` in the repository"
