@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from sut_data.folders.binarise import LOG
-from sut_data.folders.prepared import set_of, without_added
+from sut_data.folders.prepared import check_stamp, set_of, without_added
 from sut_data.text.treatment import Counts
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
@@ -82,10 +82,20 @@ class Computer:
 
 
 def stamp_of(data: Path) -> dict[str, Any]:
-    """What `sut-prepare` wrote about a prepared folder; nothing for other folders."""
+    """What `sut-prepare` wrote about a prepared folder; nothing for other folders.
+
+    Raises:
+        InputError: if it is damaged.
+    """
     path = data / _STAMP
     stamp = read_json(path) if path.is_file() else {}
-    return stamp if isinstance(stamp, dict) else {}
+    if not isinstance(stamp, dict):
+        return {}
+    try:
+        check_stamp(stamp)
+    except TypeError as error:
+        raise InputError(f"{path} is damaged ({error}): make the folder again.") from error
+    return stamp
 
 
 def describe_data(data: Path) -> Data:

@@ -55,6 +55,7 @@ def read_stamp(out: Path) -> dict[str, Any] | None:
     try:
         stamp: dict[str, Any] = json.loads((out / STAMP).read_text(encoding="utf-8"))
         stamp["files"], stamp["counts"], stamp["made_from"]  # noqa: B018
+        check_stamp(stamp)
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
             f"--out {out} exists and was not made by this program: remove it or choose another "
@@ -65,6 +66,17 @@ def read_stamp(out: Path) -> dict[str, Any] | None:
     for unfinished in leftovers(out, STAMP):
         unfinished.unlink()
     return stamp
+
+
+def check_stamp(stamp: dict[str, Any]) -> None:
+    """Refuse a stamp that was changed by hand, so that what reads it need not look.
+
+    Raises:
+        TypeError: for a part that is no mapping.
+    """
+    for name in ("files", "counts", "made_from", "also"):
+        if not isinstance(stamp.get(name, {}), dict):
+            raise TypeError(f"{name} must be a mapping")
 
 
 def _take_back(out: Path, journal: Path, stamp: dict[str, Any]) -> None:
