@@ -85,6 +85,19 @@ def test_losses_are_minimized_and_scores_maximized(metric: str, highest: bool) -
     assert ("--maximize-best-checkpoint-metric" in chosen) is highest
 
 
+@pytest.mark.parametrize(
+    ("name", "model", "size"), [one for one in EVERY if one[2] in ("paper", "long")]
+)
+def test_gpus_share_the_batch_of_an_update(name: str, model: str, size: str) -> None:
+    def batch(gpus: int) -> int:
+        given = mapping(trainings(name, model, size, gpus)[-1])
+        (each,) = (int(given[one]) for one in ("batch-size", "max-tokens") if one in given)
+        return each * int(given["update-freq"]) * gpus
+
+    counts_tokens = size == "long" and name in ("scan", "logical_inference")  # those of `small`
+    assert batch(4) == batch(1) * (4 if counts_tokens else 1)
+
+
 @pytest.mark.parametrize("size", [size.name for size in choosing.SIZES])
 @pytest.mark.parametrize("gpus", [0, 1, 4])
 def test_the_experiment_is_the_training_that_is_printed(size: str, gpus: int) -> None:
