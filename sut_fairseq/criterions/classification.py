@@ -23,6 +23,7 @@ from sut_fairseq.errors import InputError
 class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
     """loss = cross-entropy + sentences * sum over terms of weight * term.
 
+    Label smoothing is that of fairseq: a label has 1 - eps, each other one eps / (num_labels - 1).
     For the task `sequence_classification` and any model that returns `(scores, extra)`, scores
     `(batch, num_labels)`. The sample size is the number of sentences, and so are the tokens that
     fairseq counts (`nll_loss` is per sentence, `wps` sentences a second).
@@ -68,11 +69,14 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
                 f"{(size, self.task.num_labels)} here, but got {tuple(scores.shape)}: take an "
                 "encoder_classifier, a recurrent_classifier or one of their architectures."
             )
-        scores = scores.float()
-        loss = F.cross_entropy(scores, target, reduction="sum", label_smoothing=self.eps)
+        log_probs = scores.float().log_softmax(dim=1)
+        loss = nll_loss = F.nll_loss(log_probs, target, reduction="sum")
+        if self.eps > 0 and self.task.num_labels > 1:
+            share = self.eps / (self.task.num_labels - 1)
+            loss = (1 - self.eps - share) * nll_loss - share * log_probs.sum()
         with torch.no_grad():
             log = {
-                "nll_loss": F.cross_entropy(scores, target, reduction="sum"),
+                "nll_loss": nll_loss.detach(),
                 "ntokens": size,
                 "nsentences": size,
                 "sample_size": size,

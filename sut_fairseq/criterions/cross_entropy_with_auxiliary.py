@@ -79,6 +79,10 @@ def options_with_weights() -> Any:
 
 CrossEntropyWithAuxiliaryConfig = options_with_weights()
 
+# Terms that are added at weight 0 too: between them, every parameter of routers and halting units
+# has a gradient in every training step, which data-parallel training relies on.
+_ALWAYS = ("mutual_information", "expected_depth", "remainder")
+
 
 @register_criterion("cross_entropy_with_auxiliary", dataclass=CrossEntropyWithAuxiliaryConfig)
 class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
@@ -229,9 +233,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             extra, scale = sum_over_workers(extra, sample_size, ignored=ignored)
         log["loss"] = loss.detach()
         for name, term in self.auxiliary_terms(extra).items():
-            # Added at weight 0 too: every parameter then has a gradient in every training step,
-            # which data-parallel training relies on.
-            loss = loss + scale * self.weights[name] * term
+            if self.weights[name] or name in _ALWAYS:
+                loss = loss + scale * self.weights[name] * term
             # Added up over workers, the logged parts are the whole however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
             log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from sut_data.text.tokenization import FILE, TextSide, load_direction
 from sut_fairseq.checkpoints.exported import is_exported
-from sut_fairseq.checkpoints.reading import guard_fairseq, load_checkpoint
+from sut_fairseq.checkpoints.integrity import check_whole
+from sut_fairseq.checkpoints.reading import guard_fairseq
 from sut_fairseq.errors import InputError, check
 
 _TOKENISERS = {"tokenizer", "bpe"}
@@ -58,7 +59,7 @@ class Pretrained(BaseFairseqModel):
                     f"fairseq's `from_pretrained` reads no `{name}`: load it with "
                     f"`sut_fairseq.load({str(folder)!r})`, or export it with --format pt."
                 )
-            load_checkpoint(folder / name)
+            check_whole(folder / name)
         guard_fairseq()
         hub = super().from_pretrained(
             str(folder), checkpoint_file, str(data_name_or_path), **options

@@ -44,7 +44,8 @@ class EncoderClassifierConfig(UniversalTransformerConfig):
         default=None,
         metadata={
             "help": "in training, run at most this many steps more than the longest source of the "
-            "batch has tokens, begin and end included (default: --encoder-layers steps always)"
+            "batch has tokens, begin and end included, or with --cuda-graphs than it is wide "
+            "(default: --encoder-layers steps always)"
         },
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.interface import Attention, Memory
@@ -203,4 +204,6 @@ class DataRouterBlock(Block):
         if look is not None:
             look("gate", gate)
         routing = {name: one for name, one in calls.items() if one is not None}
-        return BlockOutput(gate * update + (1 - gate) * hidden, routing)
+        # g u + (1 - g) h, in h's precision: in bfloat16 the two shares would not add up to 1.
+        update, gate = update.to(hidden.dtype), gate.to(hidden.dtype)
+        return BlockOutput(torch.lerp(hidden, update, gate), routing)

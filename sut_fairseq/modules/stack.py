@@ -32,8 +32,9 @@ class StackOutput(NamedTuple):
 
     Attributes:
         states: what is read out of each token (with stick-breaking its expected halted state),
-            `(batch, length, embed_dim)`; the input at padding.
-        routing: sums over all steps for each routed module, by its name in the block.
+            `(batch, length, embed_dim)`; at padding the input, normalised like the rest.
+        routing: sums over all steps for each routed module, by its name in the block; empty in
+            incremental decoding, where nothing is learned.
         halting: sums over all tokens; None for a stack whose depth is fixed.
     """
 
@@ -136,7 +137,9 @@ class Stack(nn.Module):
                 routing.setdefault(name, []).append(calls)
 
         memory.close()
-        sums = {name: route_statistics(calls) for name, calls in routing.items()}
+        sums = {}
+        if cache is None:
+            sums = {name: route_statistics(calls) for name, calls in routing.items()}
         return StackOutput(self.final_norm(memory.read_out), sums, course.finish())
 
     def _step(

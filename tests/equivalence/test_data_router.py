@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sut_fairseq.modules.attention.distributions.geometric import geometric, geometric_to_the_left
 from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXLPositions
+from sut_fairseq.modules.block import DataRouterBlock
 from sut_fairseq.modules.copy_gate import CopyGate
 from tests import references
 from tests.builders import EMBED_DIM, build_stack
@@ -46,6 +47,17 @@ NDR: dict[str, Any] = dict(block="data-router", distribution="geometric", positi
 )
 def test_encoder(options: Options, padding: Tensor) -> None:
     assert_agrees(options, num_experts=1, padding=padding)
+
+
+def test_the_shares_of_the_gate_add_up_to_one_in_bfloat16() -> None:
+    """An update that equals the state leaves it as it is, over many steps."""
+    stack = build_stack(Options(**NDR, num_steps=20), num_experts=1).float()
+    assert isinstance(stack.block, DataRouterBlock)
+    nn.init.zeros_(stack.block.update_norm.weight)
+    nn.init.ones_(stack.block.update_norm.bias)
+    states = torch.ones(*RIGHT.shape, EMBED_DIM)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(stack(states, RIGHT).states, states, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("layout", ["compact", "masked"])

@@ -65,10 +65,10 @@ class AdaptiveComputationTime(Halting[ActState]):
         prediction = self.output(hidden).squeeze(-1).to(remaining.dtype).sigmoid()
         return torch.where(remaining - prediction > self.epsilon, prediction, remaining)
 
-    def computed(self, state: ActState, tokens: ActiveTokens, decoding: bool) -> Tensor:
+    def computed(self, state: ActState, tokens: ActiveTokens, decoding: bool) -> Tensor | None:
         if decoding:
             # A token to come may need more steps, and attends to this one at each of them.
-            return torch.ones_like(state.remaining, dtype=torch.bool)
+            return None
         return tokens.any_in_sentence(state.remaining > 0)
 
     def call_weights(self, state: ActState) -> None:
@@ -130,7 +130,7 @@ class DehghaniHalting(AdaptiveComputationTime):
 
     def read_out(self, hidden: Tensor, state: ActState) -> Tensor:
         weight = state.weight.to(hidden.dtype).unsqueeze(-1)
-        return (1 - weight) * state.accumulated + weight * hidden
+        return torch.lerp(state.accumulated, hidden, weight)
 
     def _before_step(
         self, hidden: Tensor, remaining: Tensor, result: Tensor, remainder: Tensor

@@ -19,8 +19,7 @@ class Halting(nn.Module, ABC, Generic[State]):
 
     The depth loop calls `start`, then for each step: `advance` and `computed` (not before the
     first), `call_weights`, the block, and `read_out`. The loop knows the number of steps, and may
-    be called with another one than it was built with; a kind that needs it gets it from its
-    builder (`side.num_steps` in `models/_kinds.py`).
+    be called with another one than it was built with; `sums` is told that of each call.
 
     Attributes:
         halts: whether tokens can take fewer steps than there are.
