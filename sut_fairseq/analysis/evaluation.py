@@ -210,7 +210,7 @@ def groups_of(
         numbers: which sentences.
 
     Raises:
-        InputError: if there is no such column.
+        InputError: if there is no such column, or a value of it is `all`.
     """
     dataset = task.dataset(split)
     if by is None:
@@ -225,6 +225,11 @@ def groups_of(
         values = [str(int(size) - marks) for size in sizes]
     else:
         values = read_column(split_paths(data)[0], split, by, len(dataset), LENGTHS)
+        if "all" in values:
+            raise InputError(
+                f"the column `{by}` has the value `all`, which stands for the whole set here: give "
+                "that group another name."
+            )
     for value in sorted({values[number] for number in numbers}, key=order_of):
         yield value, [number for number in numbers if values[number] == value]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,18 @@ def test_bad_input(checkpoint: Path, data: Path, arguments: str, sentence: str) 
     assert finished.status == 2
     assert finished.last_line.startswith("sut-evaluate: error: ") and sentence in finished.last_line
     assert "Traceback" not in finished.stderr
+
+
+def test_a_group_cannot_have_the_name_of_the_whole_set(
+    checkpoint: Path, data: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(data, tmp_path / "data")
+    (copy / "text").mkdir(exist_ok=True)
+    (copy / "text" / "test.kind").write_text("all\n" * SIZES["test"])
+    line = ("--path", checkpoint, "--data", copy, "--by", "kind")
+    finished = run("sut-evaluate", *line, ok=False)
+    assert finished.status == 2
+    assert "the column `kind` has the value `all`, which stands for" in finished.last_line
 
 
 def test_a_sentence_that_is_too_long(checkpoint: Path, data: Path, tmp_path: Path) -> None:
