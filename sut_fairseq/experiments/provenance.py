@@ -66,7 +66,11 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Computer:
-    """What a training ran on."""
+    """What a training ran on.
+
+    Attributes:
+        tf32: whether the GPUs multiply float32 numbers rounded to TF32.
+    """
 
     processor: str
     cores: int
@@ -74,10 +78,12 @@ class Computer:
     gpus: list[str]
     python: str
     torch: str
+    tf32: bool = False
 
     def __str__(self) -> str:
         if self.gpus:
-            return f"{len(self.gpus)} x {self.gpus[0]}, torch {self.torch}"
+            products = ", TF32" if self.tf32 else ""
+            return f"{len(self.gpus)} x {self.gpus[0]}, torch {self.torch}{products}"
         return f"{self.processor}, {self.threads} of {self.cores} cores, torch {self.torch}"
 
 
@@ -204,6 +210,7 @@ def describe_computer(threads: str, gpus: int) -> Computer:
         gpus=names,
         python=platform.python_version(),
         torch=torch.__version__,
+        tf32=bool(names) and torch.get_float32_matmul_precision() != "highest",
     )
 
 

@@ -466,6 +466,14 @@ def test_data_that_are_not_whole(content: bytes | None, tmp_path: Path) -> None:
         provenance.describe_data(tmp_path)
 
 
+def test_a_computer_with_gpus() -> None:
+    gpu = Computer(
+        processor="CPU", cores=16, threads="1", gpus=["NVIDIA H100"], python="3", torch="2"
+    )
+    assert str(gpu) == "1 x NVIDIA H100, torch 2"
+    assert str(replace(gpu, tf32=True)) == "1 x NVIDIA H100, torch 2, TF32"
+
+
 def test_code_of_a_checkout(repository: Path) -> None:
     code = provenance.describe_code()
     assert code.version
