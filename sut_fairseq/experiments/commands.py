@@ -18,7 +18,7 @@ from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
 USER_DIR = Path(__file__).resolve().parents[1]
 FINISHED_STAGE = "checkpoint_last.pt"
 # Of the machine rather than of the experiment: a run may go on where they differ.
-_OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu")
+_OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu|cuda-graphs")
 _LESS_IS_BETTER = re.compile(r".*loss|ppl|wer")  # all other metrics are scores
 
 
@@ -121,6 +121,8 @@ def plan(
             for name, value in here.items()
             if portable.get(name) != value or _OF_MACHINE.fullmatch(name)
         }
+        if machine.gpus != 1 and "cuda-graphs" not in dict(choice.own):
+            on_machine.pop("cuda-graphs", None)  # they are for one GPU
         portable = without_machine(portable)
         metric = str(portable.get("best-checkpoint-metric", experiment.metric))
         fixed: Settings = {"task": experiment.task, **drawn, **_selection(metric), "seed": seed}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fairseq import options
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
@@ -55,8 +56,9 @@ EVERY = [
 
 
 @pytest.mark.parametrize("name", [*reading.known(), "example"])
-def test_every_model_and_size(name: str) -> None:
+def test_every_model_and_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is a command that fairseq understands, with a model of the promised kind."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # for --cuda-graphs
     experiment: Experiment = reading.read(name)
     without_paper = ("example", "parallel_text")
     assert list(experiment.sizes)[0] == ("small" if name in without_paper else "paper")
@@ -241,6 +243,16 @@ def test_machines() -> None:
     (moved,) = trainings("wmt14", "sut_base", "paper", 16, own=own)
     assert mapping(moved).items() >= dict(own).items()
     assert moved.settings == {**on[1].settings, "update-freq": "3"}
+
+
+def test_cuda_graphs_are_for_one_gpu() -> None:
+    """A run whose experiment asks for them goes on without, and yours are left to fairseq-train."""
+    on = {gpus: trainings("logical_inference", "sut", "gpu", gpus)[-1] for gpus in (0, 1, 2)}
+    assert mapping(on[1])["cuda-graphs"] == "8"
+    assert all("cuda-graphs" not in mapping(on[gpus]) for gpus in (0, 2))
+    assert all(one.settings == on[1].settings for one in on.values())
+    yours = trainings("logical_inference", "sut", "gpu", 0, own=(("cuda-graphs", "4"),))[-1]
+    assert mapping(yours)["cuda-graphs"] == "4" and yours.settings == on[1].settings
 
 
 @pytest.mark.parametrize(
