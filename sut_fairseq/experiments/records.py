@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,6 +91,16 @@ class Record:
         return sum(session.seconds or 0 for session in self.sessions)
 
     @property
+    def computers(self) -> str:
+        """What it ran on, in this order."""
+        return _distinct(str(session.computer) for session in self.sessions)
+
+    @property
+    def codes(self) -> str:
+        """What trained it, in this order."""
+        return _distinct(str(session.code) for session in self.sessions)
+
+    @property
     def length(self) -> str:
         """How many updates there are, or epochs, and for how many it was planned before."""
         if not self.planned_before:
@@ -129,6 +139,10 @@ class Record:
         }
         chosen = (self.experiment, self.model, self.size, self.without, self.data.digest)
         return (*chosen, *self.planned_before, json.dumps(trainings, sort_keys=True))
+
+
+def _distinct(names: Iterable[str]) -> str:
+    return "; then ".join(dict.fromkeys(names))
 
 
 def now() -> datetime:

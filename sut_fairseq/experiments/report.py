@@ -158,9 +158,7 @@ def run_cells(run: Path, record: Record) -> tuple[str, ...]:
         time += f" in {sessions} sessions"
     return (
         *(run.name, str(record.seed), record.length, time),
-        str(last.code) if last else "",
-        record.data.digest,
-        str(last.computer) if last else "",
+        *(record.codes, record.data.digest, record.computers),
         last.started.partition("T")[0] if last else "",
     )
 

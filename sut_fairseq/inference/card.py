@@ -189,9 +189,8 @@ def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple
     if record is not None:
         yield "Seed", str(record.seed)
         if record.sessions:
-            last = record.sessions[-1]
-            yield "Machine", str(last.computer)
-            yield "Code", f"sut_fairseq {last.code}"
+            yield "Machine", record.computers
+            yield "Code", f"sut_fairseq {record.codes}"
         if record.seconds:
             yield "Training time", about(record.seconds)
 

@@ -474,6 +474,25 @@ def test_a_computer_with_gpus() -> None:
     assert str(replace(gpu, tf32=True)) == "1 x NVIDIA H100, torch 2, TF32"
 
 
+def test_a_run_that_moved_to_another_machine() -> None:
+    gpu = replace(COMPUTER, gpus=["NVIDIA H100"])
+    later = replace(CODE, commit="fedcba9876543210", changed=False)
+    moved = [replace(SESSION, computer=gpu), SESSION, replace(SESSION, code=later)]
+    record = Record(
+        experiment="ctl",
+        model="ndr",
+        size="small",
+        seed=1,
+        data=FORWARD,
+        trainings={"": {"max-update": 9}},
+        sessions=moved,
+    )
+    assert record.computers == f"{gpu}; then {COMPUTER}"
+    assert record.codes == f"{CODE}; then {later}"
+    cells = report.run_cells(Path("run"), record)
+    assert cells[4] == record.codes and cells[6] == record.computers
+
+
 def test_code_of_a_checkout(repository: Path) -> None:
     code = provenance.describe_code()
     assert code.version
