@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from sut_fairseq.experiments.typed import Place, build
 
 RECORD = "run.json"
 LOG = "train.log"
+_TIME = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \|", re.MULTILINE)  # in local time
+_TAIL = 100_000  # bytes: more than the longest line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,13 +186,24 @@ def closed(folder: Path, session: Session) -> Session:
         return session
     log = folder / session.stage / LOG
     start = datetime.fromisoformat(session.started)
-    end = datetime.fromtimestamp(log.stat().st_mtime, UTC) if log.exists() else start
+    end = _last_words(log, start) if log.exists() else start
     return replace(
         session,
         ended=stamp(end),
         seconds=max(0.0, round((end - start).total_seconds(), 1)),
         outcome="killed",
     )
+
+
+def _last_words(log: Path, start: datetime) -> datetime:
+    """When a log ended that was begun after `start`."""
+    written = datetime.fromtimestamp(log.stat().st_mtime, UTC)
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL))
+        times = _TIME.findall(file.read().decode(errors="replace"))
+    # A copy of a folder may have been written later than its log says.
+    said = datetime.fromisoformat(times[-1]).astimezone(UTC) if times else written
+    return said if start <= said <= written else written
 
 
 def has_saved(folder: Path, record: Record) -> bool:

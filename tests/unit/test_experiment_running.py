@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -344,3 +344,16 @@ def test_a_session_that_was_killed_ended_with_its_log(tmp_path: Path) -> None:
     killed = records.closed(tmp_path, began)
     assert (killed.outcome, killed.seconds) == ("killed", 120.0)
     assert killed.ended == records.stamp(datetime(2026, 1, 1, 10, 2, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(("minute", "seconds"), [(1, 60.0), (3, 120.0), (-1, 120.0)])
+def test_a_copy_of_a_log_ended_when_it_says(minute: int, seconds: float, tmp_path: Path) -> None:
+    """Unless that cannot be."""
+    began = replace(_FINISHED, outcome="running", started="2026-01-01T10:00:00+00:00")
+    start = datetime(2026, 1, 1, 10, tzinfo=UTC)
+    said = (start + timedelta(minutes=minute)).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    log = tmp_path / records.LOG
+    log.write_text(f"{said} | INFO | fairseq | saved\nTraceback of 2026-01-01 09:00:00\n")
+    copied = (start + timedelta(minutes=2)).timestamp()
+    os.utime(log, (copied, copied))
+    assert records.closed(tmp_path, began).seconds == seconds
