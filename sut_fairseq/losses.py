@@ -28,23 +28,29 @@ class AuxiliaryLoss:
         reads: which of a model's extra outputs it is computed from, each of its modules by itself.
         function: these statistics to a scalar.
         help: what the option's help says it is the weight of.
+        always: whether it is added at weight 0 too. Between them, such terms give every parameter
+            of routers and halting units a gradient in every training step, which data-parallel
+            training relies on.
     """
 
     name: str
     reads: Output
     function: Callable[[Any], Tensor]
     help: str
+    always: bool = False
 
 
 # In the order in which they are logged.
 AUXILIARY_LOSSES: list[AuxiliaryLoss] = []
 
 
-def auxiliary(name: str, reads: Output, help: str) -> Callable[[Function], Function]:
+def auxiliary(
+    name: str, reads: Output, help: str, *, always: bool = False
+) -> Callable[[Function], Function]:
     """Enter a function of statistics into the list of auxiliary losses, see `AuxiliaryLoss`."""
 
     def enter(function: Function) -> Function:
-        AUXILIARY_LOSSES.append(AuxiliaryLoss(name, reads, function, help))
+        AUXILIARY_LOSSES.append(AuxiliaryLoss(name, reads, function, help, always))
         return function
 
     return enter
@@ -60,6 +66,7 @@ def _mean(total: Tensor, weight: Tensor) -> Tensor:
     "routing",
     "negative mutual information (the authors' 0.1 was not scaled by the sample size and acted as "
     "about 1e-5)",
+    always=True,
 )
 def mutual_information(statistics: RoutingStatistics) -> Tensor:
     """Negative mutual information of expert and token, -(H(e) - H(e|x)), in nats (SUT Eq. 1).
@@ -103,13 +110,18 @@ def router_z(statistics: RoutingStatistics) -> Tensor:
     return _mean(statistics.squared_log_partition, statistics.weight)
 
 
-@auxiliary("expected_depth", "halting", "expected depth of tokens (L_ACT)")
+@auxiliary("expected_depth", "halting", "expected depth of tokens (L_ACT)", always=True)
 def expected_depth(statistics: HaltingStatistics) -> Tensor:
     """Expected number of steps per token, in [1, num_steps] (SUT Eq. 4, L_ACT)."""
     return _mean(statistics.expected_depth, statistics.tokens)
 
 
-@auxiliary("remainder", "halting", "mean remainder of ACT (0.03 worked best for its authors)")
+@auxiliary(
+    "remainder",
+    "halting",
+    "mean remainder of ACT (0.03 worked best for its authors)",
+    always=True,
+)
 def remainder(statistics: HaltingStatistics) -> Tensor:
     """Mean remainder R of a token, in [0, 1] (ponder loss L_ACT of NDR App. A)."""
     return _mean(statistics.remainder, statistics.tokens)

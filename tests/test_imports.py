@@ -24,6 +24,7 @@ ALLOWED = {
     "_requirements": set(),
     "_excepthook": set(),
     "_allocator": set(),
+    "_machine": set(),
     "_workers": set(),
     "_tensorboard": set(),
     "checkpoints": {"_excepthook", "_workers"},
@@ -34,11 +35,11 @@ ALLOWED = {
         *("_allocator", "_process", "_tensorboard", "_workers"),
     },
     "tasks": {"metrics", "modules", "statistics", "_process"},
-    "experiments": {"checkpoints"},
+    "experiments": {"checkpoints", "_machine"},
     # May use everything. Of the two, commands may show an analysis; nothing else uses either.
     "analysis": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("checkpoints", "_allocator"),
+        *("checkpoints", "_allocator", "_machine"),
     },
     # Trained models that are asked about text; the package itself offers them, when first used.
     "inference": {"modules", "tasks", "analysis", "experiments", "checkpoints", ""},

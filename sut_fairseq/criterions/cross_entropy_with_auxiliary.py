@@ -79,9 +79,7 @@ def options_with_weights() -> Any:
 
 CrossEntropyWithAuxiliaryConfig = options_with_weights()
 
-# Terms that are added at weight 0 too: between them, every parameter of routers and halting units
-# has a gradient in every training step, which data-parallel training relies on.
-_ALWAYS = ("mutual_information", "expected_depth", "remainder")
+_ALWAYS = {loss.name for loss in AUXILIARY_LOSSES if loss.always}
 
 
 @register_criterion("cross_entropy_with_auxiliary", dataclass=CrossEntropyWithAuxiliaryConfig)

@@ -11,7 +11,7 @@ from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import usual_column
 from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.results import Group, Row, mean_of
-from sut_fairseq.experiments.schema import LESS_IS_BETTER, Claim, Experiment
+from sut_fairseq.experiments.schema import Claim, Experiment, less_is_better
 
 
 class Verdict(Enum):
@@ -45,7 +45,7 @@ class Found:
         """Whether the mean over seeds reaches the bar, and at which size."""
         if self.row is None:
             return Verdict.NOT_RUN
-        less = self.claim.measure in LESS_IS_BETTER
+        less = less_is_better(self.claim.measure)
         met = self.row.mean <= self.claim.bar if less else self.row.mean >= self.claim.bar
         if not met:
             return Verdict.NOT_MET
@@ -126,6 +126,6 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> tuple[Group, Row
 
 
 def _rank(claim: Claim, groups: Sequence[Group], row: Row) -> tuple[bool, bool, int, float]:
-    sign = -1 if claim.measure in LESS_IS_BETTER else 1
+    sign = -1 if less_is_better(claim.measure) else 1
     record, seeds = groups[0].first, len(row.results)
     return record.size == "paper", seeds > 1, record.all_updates or 0, sign * row.mean

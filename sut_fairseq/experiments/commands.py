@@ -12,14 +12,13 @@ from pathlib import Path
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.schema import Experiment, Settings, Value
+from sut_fairseq.experiments.schema import Experiment, Settings, Value, less_is_better
 from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
 
 USER_DIR = Path(__file__).resolve().parents[1]
 FINISHED_STAGE = "checkpoint_last.pt"
 # Of the machine rather than of the experiment: a run may go on where they differ.
 _OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu|cuda-graphs")
-_LESS_IS_BETTER = re.compile(r".*loss|ppl|wer")  # all other metrics are scores
 
 
 def split_line(line: str, where: str) -> list[str]:
@@ -152,7 +151,7 @@ def _options(composed: Mapping[str, Origin]) -> Settings:
 def _selection(metric: str) -> Settings:
     """Options that select the best checkpoint: the lowest loss, or the highest score."""
     chosen: Settings = {"best-checkpoint-metric": metric}
-    if not _LESS_IS_BETTER.fullmatch(metric):
+    if not less_is_better(metric):
         chosen["maximize-best-checkpoint-metric"] = True
     return chosen
 

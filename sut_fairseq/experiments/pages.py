@@ -18,7 +18,7 @@ from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, is_ours, known, read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group
-from sut_fairseq.experiments.schema import LESS_IS_BETTER, MEASURES, Experiment, shown
+from sut_fairseq.experiments.schema import MEASURES, Experiment, less_is_better, shown
 from sut_fairseq.experiments.summaries import Table, tables, write_cells
 
 INDEX = "index.md"
@@ -127,7 +127,7 @@ def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
     experiment, claim, row = found.experiment, found.claim, found.row
     name = experiment.name
     link = f"[{name}]({name}.md)" if name in present else name
-    sign = "≤" if claim.measure in LESS_IS_BETTER else "≥"
+    sign = "≤" if less_is_better(claim.measure) else "≥"
     what = claim.shows if claim.measure == "percent" else f"{claim.shows}, {_short(claim.measure)}"
     paper = f"{claim.paper:g}" if claim.paper is not None else "–"
     bar = f"(bar {sign} {claim.bar:g})"

@@ -19,6 +19,7 @@ import torch
 from sut_data.folders.binarise import LOG
 from sut_data.folders.prepared import check_stamp, set_of, without_added
 from sut_data.text.treatment import Counts
+from sut_fairseq._machine import processor
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
 
@@ -204,7 +205,7 @@ def describe_computer(threads: str, gpus: int) -> Computer:
     """
     names = [torch.cuda.get_device_name(n) for n in range(min(gpus, torch.cuda.device_count()))]
     return Computer(
-        processor=_processor(),
+        processor=processor(),
         cores=os.cpu_count() or 1,
         threads=threads,
         gpus=names,
@@ -212,12 +213,3 @@ def describe_computer(threads: str, gpus: int) -> Computer:
         torch=torch.__version__,
         tf32=bool(names) and torch.get_float32_matmul_precision() != "highest",
     )
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

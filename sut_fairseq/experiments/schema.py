@@ -5,6 +5,7 @@ A `Document` is one file. An `Experiment` is a file together with those that it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,11 +31,16 @@ SUMMARISED = MEASURES | {
 }
 """Columns that a summary can show: what an answer costs is not in every table."""
 
-LESS_IS_BETTER = frozenset({"attention_loss", "absolute_error"})
-"""Those of `MEASURES` that are losses."""
-
 DECIMALS = {"absolute_error": 3}
 """How many of them tables show; 2 of all other measures."""
+
+
+_LESS_IS_BETTER = re.compile(r".*loss|absolute_error|ppl|wer")
+
+
+def less_is_better(measure: str) -> bool:
+    """Whether a measure, or a metric of fairseq's validation, is a loss rather than a score."""
+    return _LESS_IS_BETTER.fullmatch(measure) is not None
 
 
 def shown(measure: str, number: float) -> str:

@@ -6,13 +6,13 @@ import os
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import sut_fairseq
 from sut_fairseq._allocator import keep_freed_memory
+from sut_fairseq._machine import processor
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings
 from sut_fairseq.errors import InputError
 
@@ -146,7 +146,7 @@ class Report:
 def machine(device: torch.device) -> dict[str, Any]:
     """What the times were measured on."""
     result: dict[str, Any] = {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -156,11 +156,3 @@ def machine(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         result["gpu"] = torch.cuda.get_device_name(device)
     return result
-
-
-def _processor() -> str:
-    """Name of the processor; Linux alone tells it in a file."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
