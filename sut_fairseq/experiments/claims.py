@@ -57,8 +57,8 @@ class Found:
 def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> list[Found]:
     """Every claim of these experiments, beside the finished runs that say most about it.
 
-    Runs at the paper's size come before all others, then several seeds before one, then longer
-    trainings: the result decides only between runs of the same length.
+    Runs at the paper's size come before all others, then several seeds before one, then trainings
+    on more tokens or sentences: the result decides only between runs of the same length.
     """
     groups = [done for group in groups if (done := group.finished())]
     found = []
@@ -128,4 +128,4 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> tuple[Group, Row
 def _rank(claim: Claim, groups: Sequence[Group], row: Row) -> tuple[bool, bool, int, float]:
     sign = -1 if less_is_better(claim.measure) else 1
     record, seeds = groups[0].first, len(row.results)
-    return record.size == "paper", seeds > 1, record.all_updates or 0, sign * row.mean
+    return record.size == "paper", seeds > 1, record.amount or 0, sign * row.mean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -133,6 +134,20 @@ class Record:
         numbers = [_whole(options.get("max-update")) for options in self.trainings.values()]
         known = [number for number in numbers if number is not None]
         return sum(known) if len(known) == len(numbers) else None
+
+    @property
+    def amount(self) -> int | None:
+        """What all stages train on, in tokens or sentences as their batches are counted, at most;
+        None where a number of epochs limits one."""
+        total = 0
+        for options in self.trainings.values():
+            batch = options.get("max-tokens", options.get("batch-size", 1))
+            factors = options.get("max-update"), options.get("update-freq", 1), batch
+            numbers = [number for number in map(_whole, factors) if number is not None]
+            if len(numbers) < len(factors):
+                return None
+            total += math.prod(numbers)
+        return total
 
     def key(self) -> tuple[Any, ...]:
         """What runs that differ in nothing but the seed have in common."""

@@ -225,6 +225,21 @@ def test_the_best_runs_speak(tmp_path: Path) -> None:
     assert verdict([one, *two, *longer]).row.mean == 97.0  # type: ignore[union-attr]
 
 
+def test_larger_batches_make_a_training_longer(tmp_path: Path) -> None:
+    """How long a training is, its updates and its batch say together."""
+    small = run(tmp_path, "ndr", 1, {"all": 99.0}, updates=6)
+    large = run(tmp_path, "ndr", 1, {"all": 90.0}, updates=2)
+    for path, more in ((small, {"batch-size": 2}), (large, {"batch-size": 4, "update-freq": 2})):
+        record = records.read_record(path)
+        settings = {**record.trainings[""], **more}
+        records.write_record(path, replace(record, trainings={"": settings, "short": settings}))
+    assert records.read_record(small).amount == 2 * 6 * 2
+    assert records.read_record(large).amount == 2 * 2 * 4 * 2
+    assert verdict([small, large]).row.mean == 90.0  # type: ignore[union-attr]
+    epochs = replace(records.read_record(small), trainings={"": {"max-epoch": 2}})
+    assert epochs.amount is None
+
+
 def test_a_seed_that_was_not_evaluated_hides_no_other(tmp_path: Path) -> None:
     """Neither in the first table, nor in a summary, nor in the section of its runs."""
     one, two = (run(tmp_path, "ndr", seed, {"all": 99.5}) for seed in (1, 2))
