@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import sys
@@ -12,13 +11,18 @@ from pathlib import Path
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.schema import Experiment, Settings, Value, less_is_better
+from sut_fairseq.experiments.schema import (
+    Experiment,
+    Settings,
+    Value,
+    is_of_machine,
+    less_is_better,
+    without_machine,
+)
 from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
 
 USER_DIR = Path(__file__).resolve().parents[1]
 FINISHED_STAGE = "checkpoint_last.pt"
-# Of the machine rather than of the experiment: a run may go on where they differ.
-_OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu|cuda-graphs")
 
 
 def split_line(line: str, where: str) -> list[str]:
@@ -118,7 +122,7 @@ def plan(
         on_machine = machine.settings() | {
             name: value
             for name, value in here.items()
-            if portable.get(name) != value or _OF_MACHINE.fullmatch(name)
+            if portable.get(name) != value or is_of_machine(name)
         }
         if machine.gpus != 1 and "cuda-graphs" not in dict(choice.own):
             on_machine.pop("cuda-graphs", None)  # they are for one GPU
@@ -137,11 +141,6 @@ def plan(
         )
         start = trainings[-1].folder / "checkpoints" / FINISHED_STAGE
     return trainings
-
-
-def without_machine(settings: Settings) -> Settings:
-    """Options of the experiment: those that belong to the machine are left out."""
-    return {name: value for name, value in settings.items() if not _OF_MACHINE.fullmatch(name)}
 
 
 def _options(composed: Mapping[str, Origin]) -> Settings:

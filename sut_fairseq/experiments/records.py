@@ -16,7 +16,7 @@ from typing import Any
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json, write_json
 from sut_fairseq.experiments.provenance import Code, Computer, Data
-from sut_fairseq.experiments.schema import Settings, Value
+from sut_fairseq.experiments.schema import Settings, Value, without_machine
 from sut_fairseq.experiments.typed import Place, build
 
 RECORD = "run.json"
@@ -96,12 +96,12 @@ class Record:
 
     @property
     def computers(self) -> str:
-        """What it ran on, in this order."""
+        """The machines it ran on, each once, by first use."""
         return _distinct(str(session.computer) for session in self.sessions)
 
     @property
     def codes(self) -> str:
-        """What trained it, in this order."""
+        """The versions of the code that trained it, each once, by first use."""
         return _distinct(str(session.code) for session in self.sessions)
 
     @property
@@ -187,7 +187,9 @@ def read_record(run: Path) -> Record:
     record = build(Record, read_json(path), Place(path, {}))
     if "" not in record.trainings:
         raise InputError(f"{path} is damaged (no training in `trainings`): make the run again.")
-    return record
+    # What counts as the machine's has grown.
+    trainings = {stage: without_machine(options) for stage, options in record.trainings.items()}
+    return replace(record, options=without_machine(record.options), trainings=trainings)
 
 
 def write_record(run: Path, record: Record) -> None:

@@ -18,10 +18,11 @@ from sut_data.text.chunks import cores
 from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance, records, training_process
-from sut_fairseq.experiments.commands import Machine, Training, program, without_machine
+from sut_fairseq.experiments.commands import Machine, Training, program
 from sut_fairseq.experiments.progress import Progress
 from sut_fairseq.experiments.records import LOG, Record, Session
 from sut_fairseq.experiments.runs import Run, check_same, with_other_length
+from sut_fairseq.experiments.schema import without_machine
 
 PROGRAM_NAME = "sut-experiment"
 Say = Callable[[str], None]

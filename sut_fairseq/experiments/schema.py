@@ -16,6 +16,19 @@ Value = str | int | float | bool | None
 Settings = dict[str, Value]
 """Options of fairseq-train without their dashes, and their values; values may be formulas."""
 
+_OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu|cuda-graphs")
+
+
+def is_of_machine(option: str) -> bool:
+    """Whether an option belongs to the machine: a run may go on where it differs."""
+    return _OF_MACHINE.fullmatch(option) is not None
+
+
+def without_machine(settings: Settings) -> Settings:
+    """Options of the experiment: those that belong to the machine are left out."""
+    return {name: value for name, value in settings.items() if not is_of_machine(name)}
+
+
 MEASURES = {
     "percent": "in per cent",
     "before_eos": "right before `<eos>`, in per cent",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from sut_fairseq.analysis import trade_off_plots
 from sut_fairseq.cli import _experiment_evaluation, _experiment_figures, experiment
@@ -25,6 +26,7 @@ from sut_fairseq.experiments import (
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, write
 from sut_fairseq.experiments.provenance import Code, Computer, Data
 from sut_fairseq.experiments.records import Record, Session
+from sut_fairseq.experiments.schema import Settings
 
 CODE = Code(version="0.1.0", commit="0123456789abcdef", changed=True)
 FORWARD = Data(folder="data-bin/ctl-forward", dataset="ctl", split="forward", digest="d1")
@@ -472,6 +474,25 @@ def test_a_computer_with_gpus() -> None:
     )
     assert str(gpu) == "1 x NVIDIA H100, torch 2"
     assert str(replace(gpu, tf32=True)) == "1 x NVIDIA H100, torch 2, TF32"
+
+
+def test_options_of_the_machine_are_no_settings(tmp_path: Path) -> None:
+    """Of older records, in which they stand, neither."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    record = records.read_record(path)
+    more: Settings = {"cuda-graphs": 8}
+    older = replace(record, options=more, trainings={"": {**record.trainings[""], **more}})
+    records.write_record(path, older)
+    assert older.key() != record.key() and records.read_record(path) == record
+
+
+@pytest.mark.parametrize(("precision", "tf32"), [("highest", False), ("high", True)])
+def test_tf32_is_recorded(precision: str, tf32: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: "GPU")
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    assert provenance.describe_computer("1", 1).tf32 is tf32
+    assert not provenance.describe_computer("1", 0).tf32
 
 
 def test_a_run_that_moved_to_another_machine() -> None:
