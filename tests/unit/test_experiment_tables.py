@@ -495,19 +495,12 @@ def test_tf32_is_recorded(precision: str, tf32: bool, monkeypatch: pytest.Monkey
     assert not provenance.describe_computer("1", 0).tf32
 
 
-def test_a_run_that_moved_to_another_machine() -> None:
+def test_a_run_that_moved_to_another_machine(tmp_path: Path) -> None:
     gpu = replace(COMPUTER, gpus=["NVIDIA H100"])
     later = replace(CODE, commit="fedcba9876543210", changed=False)
     moved = [replace(SESSION, computer=gpu), SESSION, replace(SESSION, code=later)]
-    record = Record(
-        experiment="ctl",
-        model="ndr",
-        size="small",
-        seed=1,
-        data=FORWARD,
-        trainings={"": {"max-update": 9}},
-        sessions=moved,
-    )
+    record = records.read_record(run(tmp_path, "ndr", 1, {"all": 90.0}))
+    record = replace(record, sessions=moved)
     assert record.computers == f"{gpu}; then {COMPUTER}"
     assert record.codes == f"{CODE}; then {later}"
     cells = report.run_cells(Path("run"), record)
