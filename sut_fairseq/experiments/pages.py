@@ -169,7 +169,7 @@ def _counts(found: Sequence[Found]) -> str:
 def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: Draw) -> str:
     parts = [
         f"# {experiment.name}",
-        f"Question: {experiment.shows.strip()}. Paper: {experiment.paper}. Settings: "
+        f"What it tests: {experiment.shows.strip()}. Paper: {experiment.paper}. Settings: "
         f"`sut-experiment show {experiment.name}`.",
     ]
     note = folder / NOTES / f"{experiment.name}.md"
