@@ -25,7 +25,7 @@ def show_input_errors_as_sentences() -> None:
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
-        if "hydra" in PurePath(sys.argv[0]).name:
+        if is_hydra():
             # Hydra prints tracebacks itself, unless it is told to leave them to Python.
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
@@ -34,6 +34,11 @@ def is_command() -> bool:
     """Whether this program is `fairseq-train`, `fairseq_cli/train.py`, `sut-macs` or the like."""
     path = PurePath(sys.argv[0] if sys.argv else "")
     return path.name.startswith(("fairseq-", "sut-")) or path.parent.name == "fairseq_cli"
+
+
+def is_hydra() -> bool:
+    """Whether this program is fairseq-hydra-train."""
+    return "hydra" in PurePath(sys.argv[0] if sys.argv else "").name
 
 
 class _Sentences:
@@ -57,7 +62,9 @@ def _input_error(error: BaseException) -> InputError | None:
 
     fairseq's trainer puts one of its own in its place: it answers whatever is wrong with a
     checkpoint's parameters with "please ensure that the architectures match". And torch does not
-    know that it is the tasks of this package that give fairseq's models their words.
+    know that it is the tasks of this package that give fairseq's models their words. The trainer's
+    `FloatingPointError` ends a training with gradients that are not finite, after the log has named
+    the first modules that made them so.
     """
     if isinstance(error, InputError):
         return error
@@ -69,6 +76,12 @@ def _input_error(error: BaseException) -> InputError | None:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    if raised_in.partition(".")[0] not in ("fairseq", "fairseq_cli"):
+        return None
+    if isinstance(error, FloatingPointError):
+        return InputError(
+            f"the training diverged ({error}): go on from the last checkpoint with a lower --lr, "
+            "more --warmup-updates or --clip-norm."
+        )
     context = error.__context__
-    by_fairseq = raised_in.partition(".")[0] in ("fairseq", "fairseq_cli")
-    return context if by_fairseq and isinstance(context, InputError) else None
+    return context if isinstance(context, InputError) else None

@@ -13,7 +13,7 @@ def prepare_process(arguments: Namespace | None = None) -> None:
     """Make errors readable, trainings safe, and several processes train together.
 
     Called first wherever fairseq begins to use one of our architectures, models, tasks or
-    criterions: importing the package changes nothing.
+    criterions: importing the package does none of this.
 
     Args:
         arguments: what a command line has become, where an architecture fills in its options.

@@ -29,7 +29,7 @@ ALLOWED = {
     "_tensorboard": set(),
     "checkpoints": {"_excepthook", "_workers"},
     "_process": {"checkpoints", "_excepthook", "_workers"},
-    "models": {"modules", "statistics", "checkpoints", "_process", "_workers"},
+    "models": {"modules", "statistics", "checkpoints", "_excepthook", "_process", "_workers"},
     "criterions": {
         *("losses", "metrics", "statistics"),
         *("_allocator", "_process", "_tensorboard", "_workers"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
-from torch.multiprocessing.spawn import ProcessExitedException
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_on_signals
+from sut_fairseq.errors import InputError
 
 # The function of fairseq-train that follows every update, and where it is: in its module, or in the
 # program itself (`python -m fairseq_cli.train`).
@@ -22,6 +24,9 @@ _AFTER_UPDATE, _MODULES = "validate_and_save", ("fairseq_cli.train", "__main__")
 LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
 
 _fairseq_call_main = distributed_utils.call_main
+
+# At the end of a traceback.
+_INPUT_ERROR = re.compile(r"^(?:\w+\.)*InputError: (.*)\Z", re.DOTALL | re.MULTILINE)
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +43,12 @@ def call_main(cfg: Any, main: Callable[..., Any], **options: Any) -> None:
         if error.exit_code == UNFINISHED:
             raise SystemExit(UNFINISHED) from None
         raise
+    except ProcessRaisedException as error:
+        # All that comes back is the text of the traceback.
+        sentence = _INPUT_ERROR.search(str(error))
+        if sentence is None:
+            raise
+        raise InputError(sentence[1].strip()) from None
 
 
 class Stop:

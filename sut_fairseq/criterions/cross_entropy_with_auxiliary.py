@@ -2,6 +2,8 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
+import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Self
@@ -27,6 +29,8 @@ from sut_fairseq.criterions.over_workers import counted, several_workers, sum_ov
 from sut_fairseq.criterions.recording import RecordedSteps
 from sut_fairseq.errors import check
 from sut_fairseq.losses import AUXILIARY_LOSSES
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -120,6 +124,15 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         given = weights or {}
         self.weights = {loss.name: given.get(loss.name, 0.0) for loss in AUXILIARY_LOSSES}
+        for name, weight in self.weights.items():
+            check(math.isfinite(weight), f"{name}_weight", "a finite number", weight)
+        check(
+            0 <= label_smoothing < 1,
+            "label_smoothing",
+            "at least 0 and less than 1",
+            label_smoothing,
+        )
+        self._warned = False
         self.over_workers = over_workers
         self.autocast = None if autocast == "none" else torch.bfloat16
         self._recorded: RecordedSteps | None = None
@@ -131,7 +144,6 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
                 self.compute,
                 padding=self.padding_idx,
                 multiple=cuda_graphs,
-                left_pad_source=getattr(getattr(task, "cfg", None), "left_pad_source", False),
                 pads_sentences=self.pads_sentences,
                 autocast=self.autocast,
                 record=record,
@@ -230,13 +242,27 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             ignored = sample.get(IGNORED, False)
             extra, scale = sum_over_workers(extra, sample_size, ignored=ignored)
         log["loss"] = loss.detach()
-        for name, term in self.auxiliary_terms(extra).items():
+        terms = self.auxiliary_terms(extra)
+        self._warn_of_missing(terms)
+        for name, term in terms.items():
             if self.weights[name] or name in _ALWAYS:
                 loss = loss + scale * self.weights[name] * term
             # Added up over workers, the logged parts are the whole however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
             log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]
         return counted(sample, loss, sample_size, log)
+
+    def _warn_of_missing(self, terms: Mapping[str, Tensor]) -> None:
+        """Say once which weights have no effect, since the model has nothing that they weigh."""
+        if self._warned:
+            return
+        self._warned = True
+        for loss in AUXILIARY_LOSSES:
+            weight = self.weights[loss.name]
+            if weight and loss.name not in terms:
+                lacks = {"routing": "routers", "halting": "halting"}[loss.reads]
+                flag = f"--{loss.name.replace('_', '-')}-weight {weight}"
+                logger.warning("%s has no effect: this model has no %s", flag, lacks)
 
     @staticmethod
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -43,8 +43,7 @@ class RecordedSteps:
             value from the device, and must take the batch's numbers of tokens and sentences from
             the batch, where they may be tensors.
         padding: index of the padding symbol.
-        multiple: numbers of words of a sentence are padded to a multiple of it.
-        left_pad_source: whether sources are padded at their start.
+        multiple: numbers of words of a sentence are padded to a multiple of it, at the end.
         pads_sentences: whether there may be sentences of padding alone, which must not count: then
             batches are padded to one of eight numbers of sentences between two powers of 2.
         autocast: what autocast inside `compute` computes in; None: it does not autocast.
@@ -57,7 +56,6 @@ class RecordedSteps:
         *,
         padding: int,
         multiple: int,
-        left_pad_source: bool = False,
         pads_sentences: bool = True,
         autocast: torch.dtype | None = None,
         record: Record | None = None,
@@ -65,7 +63,6 @@ class RecordedSteps:
         self._compute = compute
         self._padding = padding
         self._multiple = multiple
-        self._left_pad_source = left_pad_source
         self._pads_sentences = pads_sentences
         self._autocast = autocast
         self._record: Record = CudaGraphs() if record is None else record
@@ -130,8 +127,7 @@ class RecordedSteps:
         for name, tensor in inputs.items():
             words = name in _WORDS
             columns = -tensor.shape[1] % self._multiple if words else 0
-            before = columns if name == "src_tokens" and self._left_pad_source else 0
-            sides = (before, columns - before, 0, rows) if words else (0, rows)
+            sides = (0, columns, 0, rows) if words else (0, rows)
             fill = self._padding if words else 0
             padded[name] = F.pad(tensor, sides, value=fill) if any(sides) else tensor
         return padded

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fairseq import utils
+from fairseq.tasks import FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import nn
 
-from sut_fairseq.errors import check, check_choice
+from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._axis import Side
-from sut_fairseq.models._config import (
-    AttentionOptions,
-    UniversalTransformerConfig,
-    check_number,
-    check_whole,
-)
+from sut_fairseq.models._config import AttentionOptions, UniversalTransformerConfig
 from sut_fairseq.models._kinds import (
     ATTENTION,
     BLOCKS,
@@ -30,6 +27,19 @@ from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.stack import Stack
 
 Name = Literal["encoder", "decoder"]
+
+
+def check_translates(task: FairseqTask) -> None:
+    """Refuse a task whose models have no encoder.
+
+    Raises:
+        InputError: for language modelling.
+    """
+    if isinstance(task, LanguageModelingTask):
+        raise InputError(
+            "--task language_modeling needs a language model: take --arch ut_lm or another "
+            "universal_transformer_lm, or a task with sources, such as translation."
+        )
 
 
 def build_stack(
@@ -139,11 +149,9 @@ def head_dim(given: int | None, embed_dim: int, num_heads: int, name: Name) -> i
 def _check_halting(config: UniversalTransformerConfig, side: Side) -> None:
     # Checked here as well as where it is used: with both stacks' halting off nothing would see it.
     threshold, epsilon = config.alpha_threshold, config.halting_epsilon
-    check_number("alpha_threshold", threshold)
     check(0 < threshold <= 1, "alpha_threshold", "greater than 0, at most 1", threshold)
-    check_number("halting_epsilon", epsilon)
     check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
-    check_whole(f"{side.name}_layers", side.num_steps)
+    check(side.num_steps >= 1, f"{side.name}_layers", "at least 1", side.num_steps)
 
 
 def _check_experts(kind: str, num_experts: int, top_k: int) -> None:

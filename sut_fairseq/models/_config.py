@@ -6,13 +6,12 @@ Flat because nested groups with equal field names collide in fairseq's command l
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Optional, TypeVar
+from dataclasses import dataclass, field
+from typing import Optional
 
 from fairseq import utils
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from sut_fairseq.errors import check
 from sut_fairseq.models import _kinds
 from sut_fairseq.modules.attention.compositional import VALUE_MATRICES, VALUE_SCORES
 from sut_fairseq.modules.routing.experts import BACKENDS
@@ -262,54 +261,3 @@ class UniversalTransformerConfig(
     EmbeddingOptions,
 ):
     """Options of the (Sparse) Universal Transformer."""
-
-
-# How the options that are sizes end; `attention_positions` is none.
-_SIZES = ("_dim", "_size", "source_positions", "target_positions")
-Options = TypeVar("Options", bound=FairseqDataclass)
-
-
-def complete(kind: type[Options], given: Any) -> Options:
-    """All options of a kind of model; one that is newer than a checkpoint takes its default.
-
-    Args:
-        kind: the model's configuration.
-        given: what fairseq has made of a command line or a checkpoint.
-
-    Raises:
-        InputError: if a size or a dropout, whichever it is, is out of range.
-    """
-    config = kind()
-    for option in fields(kind):
-        value = getattr(given, option.name, getattr(config, option.name))
-        if value is not None and option.name.endswith(_SIZES):
-            check_whole(option.name, value)
-        elif value is not None and option.name.endswith("dropout"):
-            check_number(option.name, value)
-            check(0 <= value < 1, option.name, "at least 0 and less than 1", value)
-        setattr(config, option.name, value)
-    return config
-
-
-# fairseq checks no types in --model-overrides: '0.8' and True arrive here.
-
-
-def check_number(name: str, value: object) -> None:
-    """Refuse what is no number.
-
-    Raises:
-        InputError: naming the option.
-    """
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    check(number, name, "a number", repr(value))
-
-
-def check_whole(name: str, value: Any) -> None:
-    """Refuse what is no whole number of at least 1.
-
-    Raises:
-        InputError: naming the option.
-    """
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    check(whole, name, "a whole number", repr(value))
-    check(value >= 1, name, "at least 1", value)

@@ -55,7 +55,8 @@ class RecurrentEncoder(FairseqEncoder):
             fairseq's `encoder_out`: `[(num_words, batch, hidden)]` for words moved to the left, its
             `encoder_padding_mask`: `[(batch, num_words)]`, True = padding; `final`: the last states
             `[(batch, hidden)]`, `lengths`: numbers of words `[(batch,)]`, `columns`: where the
-            words stand in `src_tokens` `[(batch, num_words)]`, and `src_len`: `[src_len]`.
+            words stand in `src_tokens` `[(batch, num_words)]`, and `src_len`: `[src_len]`. `states`
+            is for fairseq's search for NaN, see `UniversalTransformerEncoder`.
 
         Raises:
             InputError: if there is nothing to read in a sentence.
@@ -71,13 +72,14 @@ class RecurrentEncoder(FairseqEncoder):
             "lengths": [words.lengths],
             "columns": [words.columns],
             "src_len": [src_tokens.shape[1]],
+            "states": states,
         }
 
     def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
         """Select sentences, `new_order` `(new_batch,)`."""
 
         def select(name: str, values: list[Any]) -> list[Any]:
-            if name == "src_len":
+            if name in ("src_len", "states"):
                 return values
             return [x.index_select(1 if name == "encoder_out" else 0, new_order) for x in values]
 

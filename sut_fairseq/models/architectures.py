@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    register_model_architecture,
+)
 
+from sut_fairseq._excepthook import is_hydra
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 
 # Imported so that the model that the architectures belong to is registered first.
 from sut_fairseq.models import universal_transformer  # noqa: F401
+
+Check = Callable[[Namespace], None]
 
 _WITH_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
 
@@ -195,15 +203,34 @@ def _is_on(arguments: Namespace, flag: str) -> bool:
     return getattr(arguments, flag, False) not in (False, None, "none", 0)
 
 
-def register_architecture(model: str, name: str, options: dict[str, Any]) -> None:
-    """Register `--arch NAME`: a model with other defaults for some options."""
-    register_model_architecture(model, name)(partial(_fill_in, options))
+def register_architecture(
+    model: str, name: str, options: dict[str, Any], check: Check | None = None
+) -> None:
+    """Register `--arch NAME`: a model with other defaults for some options.
+
+    Args:
+        model: what `register_model` calls it.
+        name: of the architecture.
+        options: defaults by option.
+        check: refuses what else a command line has, with an `InputError`; also of the model itself.
+    """
+    register_model_architecture(model, name)(partial(_fill_in, options, check))
     # fairseq has registered the model's own name, with nothing to be done for it.
-    ARCH_CONFIG_REGISTRY[model] = partial(_fill_in, {})
+    ARCH_CONFIG_REGISTRY[model] = partial(_fill_in, {}, check)
 
 
-def _fill_in(options: dict[str, Any], arguments: Namespace) -> None:
+def _fill_in(options: dict[str, Any], check: Check | None, arguments: Namespace) -> None:
     prepare_process(arguments)
+    if options and is_hydra():
+        # All options have values already, those of the model: an architecture would set none.
+        name = arguments._name
+        raise InputError(
+            f"model._name must be the name of a model, here {ARCH_MODEL_NAME_REGISTRY[name]}, and "
+            f"is that of an architecture, {name}: give the options that `sut-options {name}` shows "
+            "instead, as docs/hydra_example.yaml does."
+        )
+    if check is not None:
+        check(arguments)
     _settle_precision(arguments)
     for option, value in options.items():
         if not hasattr(arguments, option):

@@ -17,8 +17,9 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._assembly import build_stack, check_looks_nowhere
 from sut_fairseq.models._classifier import Classifier, num_labels
-from sut_fairseq.models._config import UniversalTransformerConfig, complete
+from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
+from sut_fairseq.models._given import complete, warn_of_unused
 from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
 from sut_fairseq.modules.observer import Observer
 
@@ -85,6 +86,7 @@ class EncoderClassifier(Classifier):
         """
         prepare_process()
         cfg = complete(EncoderClassifierConfig, cfg)
+        warn_of_unused(cfg, "decoder", "classifier")
         size = num_labels(task)
         embedding = Embedding(
             token_embedding(task.source_dictionary, cfg.encoder_embed_dim),

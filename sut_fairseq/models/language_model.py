@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
 import logging
+from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -18,8 +19,9 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
-from sut_fairseq.models._config import UniversalTransformerConfig, complete
+from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, ties_output, token_embedding
+from sut_fairseq.models._given import complete, warn_of_unused
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
@@ -62,21 +64,6 @@ class LanguageModelConfig(UniversalTransformerConfig):
     tokens_per_sample: int = II("task.tokens_per_sample")
 
 
-def _warn_of_encoder_options(cfg: LanguageModelConfig) -> None:
-    """Say which options are set in vain; checkpoints with such options still load."""
-    usual = LanguageModelConfig()
-    for name in ("block", "layers", "normalize_before", "halting"):
-        value = getattr(cfg, f"encoder_{name}")
-        if str(value) != str(getattr(usual, f"encoder_{name}")):
-            logger.warning(
-                "encoder_%s %s means nothing for a language model: what counts is decoder_%s, %s",
-                name,
-                value,
-                name,
-                getattr(cfg, f"decoder_{name}"),
-            )
-
-
 @register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
 class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
     """A language model of any kinds of block, attention, feed-forward and halting.
@@ -97,7 +84,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         """
         prepare_process()
         cfg = complete(LanguageModelConfig, cfg)
-        _warn_of_encoder_options(cfg)
+        warn_of_unused(cfg, "encoder", "language model")
         source, target = task.source_dictionary, task.target_dictionary
         embed_dim = decoder_embed_dim(cfg)
         stack = build_stack(cfg, "decoder", reads_encoder=False)
@@ -152,6 +139,15 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         return output
 
 
+def _check_task(arguments: Namespace) -> None:
+    """Refuse the command line of a task without the option that the length of a text is from."""
+    if hasattr(arguments, "task") and not hasattr(arguments, "tokens_per_sample"):
+        raise InputError(
+            f"--arch {arguments.arch} is a language model: it needs --task language_modeling, not "
+            f"{arguments.task}."
+        )
+
+
 # 6 shared steps (COMP C.7); the two differ in nothing but the attention.
 _SHARED_STEPS = dict(
     decoder_embed_dim=512,
@@ -173,4 +169,4 @@ LANGUAGE_MODELS: dict[str, dict[str, Any]] = {
     ),
 }
 for _name, _options in LANGUAGE_MODELS.items():
-    register_architecture("universal_transformer_lm", _name, _options)
+    register_architecture("universal_transformer_lm", _name, _options, _check_task)

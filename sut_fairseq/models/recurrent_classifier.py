@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
-from sut_fairseq.models._config import complete
 from sut_fairseq.models._embedding import check_precision
+from sut_fairseq.models._given import complete
 from sut_fairseq.models._words import check_words, unread
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.recurrent.dnc import DNC

@@ -11,10 +11,12 @@ from fairseq.tasks import FairseqTask
 from torch import nn
 
 from sut_fairseq._process import prepare_process
+from sut_fairseq.models._assembly import check_translates
 from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
 from sut_fairseq.models._axis import Axis, Kind
-from sut_fairseq.models._config import TokenOptions, complete
+from sut_fairseq.models._config import TokenOptions
 from sut_fairseq.models._embedding import Embedding, ties_output, token_embeddings
+from sut_fairseq.models._given import complete
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models._recurrent import RecurrentDecoder, RecurrentEncoder
 from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUEncoder
@@ -85,6 +87,7 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
             ValueError: if an option has a value that is not allowed.
         """
         prepare_process()
+        check_translates(task)
         cfg = complete(RecurrentTranslationConfig, cfg)
         target_dim = cfg.decoder_embed_dim
         if target_dim is None:

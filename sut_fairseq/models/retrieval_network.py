@@ -15,12 +15,13 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models import _kinds
 from sut_fairseq.models._assembly import build_self_attention, check_looks_nowhere, head_dim
 from sut_fairseq.models._axis import Side
-from sut_fairseq.models._config import AttentionOptions, RouterOptions, complete
+from sut_fairseq.models._config import AttentionOptions, RouterOptions
+from sut_fairseq.models._embedding import check_precision
+from sut_fairseq.models._given import complete
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.modules.contextual_retrieval import RetrievalNetwork
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.statistics import route_statistics
 
 
 @dataclass
@@ -44,8 +45,7 @@ class ContextualRetrievalModelConfig(RouterOptions, AttentionOptions):
 class ContextualRetrievalModel(Pretrained):
     """`RetrievalNetwork` as a fairseq model.
 
-    `forward` returns `(predictions, extra)`: predictions `(batch, num_objects)`; `extra["routing"]`
-    has the routing statistics of a mixture.
+    `forward` returns predictions `(batch, num_objects)` and an empty dict.
     """
 
     def __init__(self, network: RetrievalNetwork) -> None:
@@ -94,10 +94,9 @@ class ContextualRetrievalModel(Pretrained):
 
     def forward(self, objects: Tensor, look: Look | None = None) -> tuple[Tensor, dict[str, Any]]:
         """Predict one number for each object; see `RetrievalNetwork.forward`."""
-        predictions, calls = self.network(objects, look)
-        if calls is None:
-            return predictions, {}
-        return predictions, {"routing": {"attention": route_statistics([calls])}}
+        weight = next(self.network.parameters())
+        check_precision(weight)
+        return self.network(objects.to(weight.dtype), look), {}
 
 
 # Table 6 of the paper, 2 searches and 4 retrievals, states of 64; more of them are flags.

@@ -18,9 +18,10 @@ from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from sut_fairseq._process import prepare_process
-from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
-from sut_fairseq.models._config import UniversalTransformerConfig, complete
+from sut_fairseq.models._assembly import build_stack, check_translates, decoder_embed_dim
+from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, token_embeddings
+from sut_fairseq.models._given import complete
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
@@ -59,7 +60,8 @@ class UniversalTransformerEncoder(FairseqEncoder):
         Returns:
             fairseq's `encoder_out`: `[(src_len, batch, embed_dim)]`, its `encoder_padding_mask`:
             `[(batch, src_len)]`, True = padding, and the `routing` and `halting` statistics;
-            after `reorder_encoder_out` also `rows`.
+            after `reorder_encoder_out` also `rows`. `states` is the first, not transposed: fairseq
+            looks for the module that made a NaN with hooks that need a tensor in every output.
         """
         check_precision(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
@@ -68,6 +70,7 @@ class UniversalTransformerEncoder(FairseqEncoder):
         return {
             "encoder_out": [output.states.transpose(0, 1)],
             "encoder_padding_mask": [padding_mask],
+            "states": output.states,
             **statistics_of("encoder", output),
         }
 
@@ -224,6 +227,7 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
             ValueError: if an option has a value that is not allowed.
         """
         prepare_process()
+        check_translates(task)
         cfg = complete(UniversalTransformerConfig, cfg)
         encoder_stack, decoder_stack = build_stack(cfg, "encoder"), build_stack(cfg, "decoder")
         source, target = task.source_dictionary, task.target_dictionary

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.whole import attend_within
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.statistics import RouterCalls
 
 
 class RetrievalNetwork(nn.Module):
@@ -34,9 +33,7 @@ class RetrievalNetwork(nn.Module):
         self.extra_output = nn.Linear(extra_dim, embed_dim, bias=False)
         self.decode = _perceptron(embed_dim, embed_dim, 1)
 
-    def forward(
-        self, objects: Tensor, look: Look | None = None
-    ) -> tuple[Tensor, RouterCalls | None]:
+    def forward(self, objects: Tensor, look: Look | None = None) -> Tensor:
         """Predict one number for each object.
 
         Args:
@@ -44,12 +41,12 @@ class RetrievalNetwork(nn.Module):
             look: is shown what attention computes, object by object, see `Observer.saw`.
 
         Returns:
-            `(batch, num_objects)`, and the router's calls of a mixture.
+            `(batch, num_objects)`.
         """
         states = self.encode(objects)
-        attended, calls = attend_within(self.attention, states, look)
+        attended, _ = attend_within(self.attention, states, look)
         attended = attended + self.extra_output(self.extra_value(states))
-        return self.decode(attended).squeeze(-1), calls
+        return self.decode(attended).squeeze(-1)
 
 
 def _perceptron(input_dim: int, hidden_dim: int, output_dim: int) -> nn.Sequential:

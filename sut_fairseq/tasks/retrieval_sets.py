@@ -162,7 +162,12 @@ class RetrievalSets(FairseqDataset):
         return index  # sets are looked up by the batch
 
     def collater(self, samples: list[int]) -> dict[str, Any]:
-        """A batch: "objects" to read and "target"."""
+        """A batch: "objects" to read and "target"; without samples an empty one.
+
+        That is what fairseq gives a worker that has no batch left, and knows by its emptiness.
+        """
+        if not samples:
+            return {}
         chosen = self.sets.select(samples)
         target = self.rule.targets(chosen)
         return {

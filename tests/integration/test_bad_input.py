@@ -8,6 +8,7 @@ of each.
 from __future__ import annotations
 
 import fractions
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
             "`--left-pad-target` must be False: exact match compares targets from their first "
             "column on, but is True instead.",
         ),
+        (
+            "--arch ut_lm",
+            "--arch ut_lm is a language model: it needs --task language_modeling, not translation.",
+        ),
         ("--fp16", "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16."),
         (
             "--cuda-graphs 8",
@@ -103,6 +108,19 @@ def test_options_of_a_model(flags: str, sentence: str, data: Path, tmp_path: Pat
     assert_refused(train(data, tmp_path / "run", *arch, *words(flags), ok=False), sentence)
 
 
+@pytest.mark.parametrize("arch", ["sut_tiny", "location"])
+def test_divergence(arch: str, data: Path, tmp_path: Path) -> None:
+    """fairseq looks for the module that makes the first NaN, and logs it, before it gives up."""
+    options = words("--lr 1e38 --optimizer sgd --max-update 9")
+    finished = train(data, tmp_path, "--arch", arch, *options, ok=False)
+    assert re.search(r"(NaN|Inf) detected in output of \w+", finished.stdout)
+    assert_refused(
+        finished,
+        "the training diverged (gradients are Nan/Inf): go on from the last checkpoint with a "
+        "lower --lr, more --warmup-updates or --clip-norm.",
+    )
+
+
 def test_unknown_kind(data: Path, tmp_path: Path) -> None:
     kind = ("--attention-positions", "sideways")
     finished = train(data, tmp_path, "--arch", "sut_tiny", *kind, ok=False)
@@ -122,6 +140,10 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
             "`decoder_layers` must be a whole number, but is 2.5 instead.",
         ),
         ({"attention_top_k": 9}, TOP_K),
+        (
+            {"encoder_normalize_before": "False"},
+            "`encoder_normalize_before` must be True or False, but is 'False' instead.",
+        ),
         (
             {"activation_fn": "step"},
             "`activation_fn` must be one of relu, gelu, gelu_fast, gelu_accurate, tanh, linear, "

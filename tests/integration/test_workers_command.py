@@ -152,6 +152,17 @@ def test_hydra_refuses_what_fairseq_train_refuses(
     assert finished.last_line == f"error: {allowed}, but is slowmo instead."
 
 
+def test_hydra_refuses_architectures(data: Path, repository: Path, tmp_path: Path) -> None:
+    """All options have values before an architecture could give them others."""
+    finished = run(*hydra(data, repository, tmp_path), "model._name=sut_base", ok=False)
+    assert finished.status == 1 and "Traceback" not in finished.stderr
+    assert finished.last_line == (
+        "error: model._name must be the name of a model, here universal_transformer, and is that "
+        "of an architecture, sut_base: give the options that `sut-options sut_base` shows instead, "
+        "as docs/hydra_example.yaml does."
+    )
+
+
 def hydra(data: Path, repository: Path, out: Path) -> tuple[object, ...]:
     return (
         "fairseq-hydra-train", "--config-dir", repository / "docs",

@@ -16,7 +16,8 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from omegaconf import OmegaConf
-from torch.multiprocessing.spawn import ProcessExitedException
+from torch.multiprocessing import spawn
+from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from sut_fairseq.checkpoints import stopping, training, writing
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption
@@ -94,6 +95,25 @@ def test_the_status_of_the_processes_that_were_started(monkeypatch: pytest.Monke
     assert ended.value.code == UNFINISHED
     with pytest.raises(ProcessExitedException):
         stopping.call_main(1, print)
+
+
+def refuse(rank: int) -> None:
+    """As a process that fairseq starts for a GPU."""
+    raise InputError(f"`top_k` is 9:\ntake 2, process {rank}.")
+
+
+def test_the_sentence_of_the_processes_that_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "pass_on_signals", lambda: None)
+    monkeypatch.setattr(stopping, "_fairseq_call_main", lambda cfg, main: spawn(main))
+    with pytest.raises(InputError) as error:
+        stopping.call_main(None, refuse)
+    assert str(error.value) == "`top_k` is 9:\ntake 2, process 0."
+    with pytest.raises(ProcessRaisedException, match="could not convert string to float"):
+        stopping.call_main(None, float_of_a_word)
+
+
+def float_of_a_word(rank: int) -> None:
+    float("word")
 
 
 CHECKPOINTS = SimpleNamespace(

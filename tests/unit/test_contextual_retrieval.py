@@ -133,6 +133,7 @@ def test_batches() -> None:
     assert batch["nsentences"] == 2 and batch["ntokens"] == 20
     targets = task.rule.targets(dataset.sets.select([3, 7]))
     torch.testing.assert_close(batch["target"].float(), targets, rtol=0, atol=0)
+    assert not dataset.collater([]), "fairseq ignores an empty batch, which some workers get"
     iterator = task.get_batch_iterator(dataset, max_sentences=200, seed=1, epoch=2)
     assert sum(one["nsentences"] for one in iterator.next_epoch_itr()) == 512
 
@@ -209,8 +210,7 @@ def test_the_extra_value_is_concatenated_before_the_output_projection(several: i
             extra = references.linear(references.part(weights, "extra_value"), state)
             context = context + weights["extra_output.weight"] @ extra
             expected.append(perceptron("decode", context)[0])
-    predictions, calls = network(objects)
-    assert calls is None
+    predictions = network(objects)
     # The bias of the keys adds the same to all scores of a query: its gradient is rounding.
     variables = {n: w for n, w in weights.items() if n != "attention.key.bias"}
     assert_agree(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sut_fairseq import losses
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
+from sut_fairseq.errors import InputError
 from tests.models import HALTING, MIXTURE, batch, padding, sample_of, small_model, task
 
 WEIGHTS = dict(
@@ -111,6 +112,34 @@ def test_a_dense_model_without_halting_has_no_terms() -> None:
     plain, _, _ = LabelSmoothedCrossEntropyCriterion(task(), False, 0.1)(model, copies_of_a_batch())
     torch.testing.assert_close(loss.float(), plain)
     assert set(log) == {"loss", "nll_loss", "ntokens", "nsentences", "sample_size"}
+
+
+def test_weights_without_effect_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    weights = dict(mutual_information=0.3, expected_depth=0.4)
+    for model in (small_model(), small_model(**MIXTURE, **HALTING)):
+        criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights=weights)
+        for _ in range(2):
+            criterion(model, copies_of_a_batch())
+    assert [record.getMessage() for record in caplog.records] == [
+        "--mutual-information-weight 0.3 has no effect: this model has no routers",
+        "--expected-depth-weight 0.4 has no effect: this model has no halting",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (dict(label_smoothing=1.5), "`label_smoothing` must be at least 0 and less than 1"),
+        (
+            dict(label_smoothing=0.1, weights=dict(router_z=float("nan"))),
+            "`router_z_weight` must be a finite number, but is nan instead.",
+        ),
+    ],
+)
+def test_weights_out_of_range(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        CrossEntropyWithAuxiliaryCriterion(task(), False, **options)
+    assert str(error.value).startswith(sentence)
 
 
 def test_reported_accuracy() -> None:

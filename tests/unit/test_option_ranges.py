@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 
 import sut_fairseq  # noqa: F401  (registers the models)
 from sut_fairseq.errors import InputError
+from sut_fairseq.models._given import complete, warn_of_unused
+from sut_fairseq.models.encoder_classifier import EncoderClassifierConfig
 
 OURS = sorted(
     name for name, model in MODEL_REGISTRY.items() if model.__module__.startswith("sut_fairseq.")
@@ -19,6 +21,33 @@ OURS = sorted(
 ENDINGS = ("dim", "size", "positions")
 SIZE = ("at least 1", (0, -8)), ("a whole number", ("8", True, 1.5))
 DROPOUT = ("at least 0 and less than 1", (-0.1, 1.5, 1, math.nan)), ("a number", ("0.1", True))
+
+
+TYPES = (
+    (bool, "True or False", ("False", 0)),
+    (int, "a whole number", ("2", 2.0, True)),
+    (float, "a number", ("0.1", True)),
+)
+
+
+@pytest.mark.parametrize("model", OURS)
+def test_values_of_other_types(model: str) -> None:
+    """fairseq passes on whatever --model-overrides has: 'False' would count as true."""
+    kind: Any = MODEL_DATACLASS_REGISTRY[model]
+    checked = set()
+    for option in fields(kind):
+        for of, allowed, values in TYPES:
+            if of not in (option.type, *get_args(option.type)):
+                continue
+            checked.add(option.name)
+            for value in values:
+                with pytest.raises(InputError) as error:
+                    # A language model's length refers to its task.
+                    given = {"max_target_positions": 64, option.name: value}
+                    complete(kind, SimpleNamespace(**given))
+                sentence = f"`{option.name}` must be {allowed}, but is {value!r} instead."
+                assert str(error.value) == sentence
+    assert len(checked) > 5
 
 
 @pytest.mark.parametrize("model", OURS)
@@ -41,3 +70,12 @@ def test_all_sizes_and_dropouts_are_checked(model: str) -> None:
                 shown = repr(value) if allowed.startswith("a ") else value
                 sentence = f"`{name}` must be {allowed}, but is {shown} instead."
                 assert str(error.value) == sentence
+
+
+def test_options_of_a_side_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    config = EncoderClassifierConfig(decoder_halting="act", decoder_layers=99, encoder_layers=5)
+    warn_of_unused(config, "decoder", "classifier")
+    assert [record.getMessage() for record in caplog.records] == [
+        "decoder_layers 99 means nothing for a classifier: what counts is encoder_layers, 5",
+        "decoder_halting act means nothing for a classifier: what counts is encoder_halting, none",
+    ]

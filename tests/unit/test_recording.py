@@ -62,12 +62,10 @@ class Again:
 
 
 def criterion_of(cuda_graphs: int, device: str = "cpu", **options: Any) -> Any:
-    given = task()
-    given.cfg = SimpleNamespace(left_pad_source=True)
     record = Again() if device == "cpu" else None
     options = dict(sentence_avg=False, label_smoothing=0.1, weights=WEIGHTS) | options
     return CrossEntropyWithAuxiliaryCriterion(
-        given, **options, cuda_graphs=cuda_graphs, record=record
+        task(), **options, cuda_graphs=cuda_graphs, record=record
     )
 
 

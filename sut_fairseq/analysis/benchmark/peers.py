@@ -13,7 +13,8 @@ from sut_fairseq.analysis.complexity import count
 from sut_fairseq.analysis.untrained import build, random_batch
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.errors import InputError, check
-from sut_fairseq.models._config import UniversalTransformerConfig, complete
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._given import complete
 from sut_fairseq.models.architectures import ARCHITECTURES
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 
