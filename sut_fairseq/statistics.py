@@ -90,7 +90,10 @@ class HaltingStatistics(_Additive):
 
     @property
     def skipped(self) -> Tensor:
-        """Share of all (token, step) pairs that halting left out, in [0, 1), scalar."""
+        """Share of all (token, step) pairs that halting left out, in [0, 1], scalar.
+
+        It is 1 where there are no tokens.
+        """
         return 1 - self.steps_run / self.steps_possible.clamp(min=1)
 
 

@@ -34,7 +34,7 @@ class CopyGate(nn.Module):
         nn.init.constant_(self.output.bias, _INITIAL_BIAS)
 
     def forward(self, attended: Tensor) -> Tensor:
-        """Gates of tokens after attention, `(num_tokens, embed_dim)`, in [0, 1): 0 copies."""
+        """Gates of tokens after attention, `(num_tokens, embed_dim)`, in [0, 1]: 0 copies."""
         gate = self.output(self.hidden_dropout(self.input(attended).relu())).sigmoid()
         if self.training and self.dropout > 0:
             gate = gate * (torch.rand_like(gate[:, :1]) >= self.dropout)

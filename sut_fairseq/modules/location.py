@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq.modules.observer import Look
-from sut_fairseq.modules.precision import exact, exact_softmax
+from sut_fairseq.modules.precision import exact_linear, exact_softmax
 
 MIN_WIDTH = 0.27  # the paper's min_sigma, in words
 LEAK = 0.01  # slope of the leaky clamp outside of [0, 1], that of torch's leaky ReLU
@@ -43,7 +43,7 @@ class Places(NamedTuple):
     A sentence of a single word has it at 0.
 
     Attributes:
-        lengths: number of words n, at least 1, `(..., 1)`.
+        lengths: number of words n, `(..., 1)`.
         step: from one word to the next, 1 / (n - 1), `(..., 1)`; 1 for a single word.
         relative: s / (n - 1) of word s, counted from 0, `(..., num_keys)`; 0 at padding.
         seen: the same, with padding out of sight.
@@ -64,7 +64,7 @@ class Places(NamedTuple):
         """Places of the words.
 
         Args:
-            lengths: number of words, at least 1, `(rows,)`, of the dtype of what is returned.
+            lengths: number of words, `(rows,)`, of the dtype of what is returned; 0 is allowed.
             numbers: number of each word in its sentence, from 0, `(rows or 1, num_keys)`.
             padding_mask: True where the key is padding, `(rows, num_keys)`; None: no padding.
         """
@@ -123,7 +123,8 @@ class Weighter(nn.Module):
         """
         omega, _ = self.gru(self.resize(queries).relu(), hidden.unsqueeze(0))
         # Positions in half precision would miss their word.
-        blocks, spread = exact(self.blocks(omega)), exact(self.spread(omega)).squeeze(-1)
+        blocks = exact_linear(self.blocks, omega)
+        spread = exact_linear(self.spread, omega).squeeze(-1)
         gate_mean, step, gate_one = blocks.unbind(-1)
         blocks = torch.stack([gate_mean.sigmoid(), soft_staircase(step), gate_one.sigmoid()], -1)
         return Gaze(blocks, spread.relu() + MIN_WIDTH), omega

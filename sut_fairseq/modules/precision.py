@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
 
 # Numbers of float32 in the widest vector register of a CPU (AVX-512).
 _REGISTER = 16
@@ -17,6 +18,19 @@ def exact_dtype(dtype: torch.dtype) -> torch.dtype:
 def exact(values: Tensor) -> Tensor:
     """The values in float32 or better."""
     return values.to(exact_dtype(values.dtype))
+
+
+def exact_linear(layer: nn.Linear, values: Tensor) -> Tensor:
+    """What the layer makes of the values, computed in float32 or better.
+
+    `exact(layer(values))` would come too late: autocast has rounded the layer's result by then.
+    """
+    parameters = {name: exact(own) for name, own in layer.named_parameters()}
+    device = "cpu" if values.is_meta else values.device.type  # "meta" has no autocast
+    with torch.autocast(device, enabled=False):
+        # Still a call of the module: hooks count what it computes.
+        result: Tensor = functional_call(layer, parameters, exact(values))
+    return result
 
 
 def exact_softmax(scores: Tensor) -> Tensor:

@@ -62,6 +62,9 @@ class Stack(nn.Module):
         layout: how tokens that are padding or have halted are left out, "compact" or "masked"
             (see `tokens`), or "auto": masked where reading their number would cost more than
             computing them, in training on a GPU, and under `torch.compile`; else compact.
+
+    Raises:
+        InputError: if `num_steps` is less than 1, or for a layout that there is not.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class Stack(nn.Module):
             observer: is told what is computed.
 
         Raises:
-            ValueError: if `num_steps` is less than 1.
+            InputError: if `num_steps` is less than 1.
         """
         if num_steps is None:
             num_steps = self.num_steps

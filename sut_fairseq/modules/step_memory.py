@@ -47,18 +47,19 @@ class StepMemory:
         self._shows_read_out = shows_read_out
         self._changed = tokens
         self._keys_values: KeysValues | None = None
-        self._attended = states
+        self._shown = tokens.take(states)  # what others attend to of `_changed`
         self._is_own = False  # the first grid is the caller's
         self.read_out = states
 
     def before(self, step: int, tokens: ActiveTokens) -> Memory | None:
         """What `tokens` attend to in step `step` (from 0); None if there are none to attend."""
-        changed = self._changed
+        changed, shown = self._changed, self._shown
         if self._cache is None:
             # Nobody else will look at the keys and values of a sentence that has halted.
-            changed = changed.in_sentences_of(tokens)
+            changed, places = changed.in_sentences_of(tokens)
+            shown = shown if places is None else shown.index_select(0, places)
         if len(changed) or self._keys_values is None:
-            self._keys_values = self._updated(changed)
+            self._keys_values = self._updated(changed, self._block.keys_values(shown))
         self._changed = tokens
         keys, values = (grid.transpose(1, 2) for grid in self._keys_values)
         if not len(tokens):
@@ -80,19 +81,15 @@ class StepMemory:
         overwrite = self._is_own and not torch.is_grad_enabled()
         self._is_own = True
         self.read_out = tokens.put(self.read_out, read_out, overwrite=overwrite)
-        if self._shows_read_out:
-            self._attended = self.read_out
-        else:
-            self._attended = tokens.put(self._attended, hidden, overwrite=overwrite)
+        self._shown = (read_out if self._shows_read_out else hidden).to(self.read_out.dtype)
 
     def close(self) -> None:
         """Count the new positions as decoded, after the last step."""
         if self._cache is not None:
             self._cache.advance(self.read_out.shape[1])
 
-    def _updated(self, changed: ActiveTokens) -> KeysValues:
-        """Keys and values of all tokens after those of `changed` changed, see `lay_out`."""
-        new = self._block.keys_values(changed.take(self._attended))
+    def _updated(self, changed: ActiveTokens, new: KeysValues) -> KeysValues:
+        """Keys and values of all tokens, with the `new` ones of `changed`, see `lay_out`."""
         if self._keys_values is None:
             return lay_out(changed, new)
         overwrite = not torch.is_grad_enabled()

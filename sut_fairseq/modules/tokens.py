@@ -84,8 +84,8 @@ class ActiveTokens(ABC):
         """
 
     @abstractmethod
-    def in_sentences_of(self: _Own, others: _Own) -> _Own:
-        """Those tokens whose sentence has a token in `others`."""
+    def in_sentences_of(self: _Own, others: _Own) -> tuple[_Own, Tensor | None]:
+        """Those tokens whose sentence has a token in `others`, and their places as of `keep`."""
 
     @abstractmethod
     def any_in_sentence(self, chosen: Tensor) -> Tensor:
@@ -145,10 +145,10 @@ class CompactTokens(ActiveTokens):
         places = running.nonzero().squeeze(1)
         return CompactTokens(self.batch, self.length, self.index[places]), places
 
-    def in_sentences_of(self, others: CompactTokens) -> CompactTokens:
+    def in_sentences_of(self, others: CompactTokens) -> tuple[CompactTokens, Tensor | None]:
         if self is others:
-            return self
-        return self.keep(self._in_rows(others.row))[0]
+            return self, None
+        return self.keep(self._in_rows(others.row))
 
     def any_in_sentence(self, chosen: Tensor) -> Tensor:
         return self._in_rows(self.row[chosen])
@@ -229,8 +229,8 @@ class MaskedTokens(ActiveTokens):
     def keep(self, running: Tensor) -> tuple[MaskedTokens, None]:
         return MaskedTokens(self.batch, self.length, self.active & running), None
 
-    def in_sentences_of(self, others: MaskedTokens) -> MaskedTokens:
-        return self
+    def in_sentences_of(self, others: MaskedTokens) -> tuple[MaskedTokens, None]:
+        return self, None
 
     def any_in_sentence(self, chosen: Tensor) -> Tensor:
         by_sentence = (chosen & self.active).view(self.batch, self.length)

@@ -9,11 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from sut_fairseq.errors import InputError
 from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models.recurrent_translation import DECODERS, RecurrentTranslationConfig
 from sut_fairseq.modules.attention.distributions.gaze import GazeState, MovingGaze, Sentences
-from sut_fairseq.modules.location import leaky_clamp, soft_staircase
+from sut_fairseq.modules.location import Places, Weighter, leaky_clamp, look_along, soft_staircase
 from sut_fairseq.modules.recurrent.attenders.interface import Attender, Source
 from sut_fairseq.modules.recurrent.gru import GRUEncoder
 from sut_fairseq.modules.recurrent.stop_gate import StopGate
@@ -177,20 +176,23 @@ def test_stairs_and_clamp() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["location", "mix"])
-def test_location_needs_lengths(name: str) -> None:
-    attender = build(name)
-    with pytest.raises(InputError, match="needs the number of words of each source sentence"):
-        attender.start(Source(torch.zeros(2, 3, HIDDEN_DIM)))
+def test_half_precision_misses_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autocast does not round the gaze: after 200 queries it rests where it does in float32."""
+    width, size = 200, 16
+    torch.manual_seed(1)
+    weighter, queries = Weighter(size, size), torch.randn(4, width, size)
+    # Autocast does round the GRU, here as anywhere.
+    omega = torch.randn(4, width, size).tanh()
+    monkeypatch.setattr(weighter.gru, "forward", lambda *_: (omega, None))
+    places = Places.of(torch.full((4,), float(width)), torch.arange(width).unsqueeze(0), None)
 
+    def centres(autocast: bool) -> Tensor:
+        """In words."""
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            gaze, _ = weighter(queries, torch.zeros(4, size))
+        return look_along(gaze, places, places.outset.expand(4)).centre / places.step
 
-@pytest.mark.parametrize("name", sorted({*ATTENDERS} - {"location", "mix"}))
-def test_content_needs_no_lengths(name: str) -> None:
-    attender, queries = build(name), normal(2, WIDTH, HIDDEN_DIM).detach()
-    states = normal(2, 6, HIDDEN_DIM, seed=1).detach()
-    unknown, full = Source(states), Source(states, torch.tensor([6, 6]))
-    weights = [attender(queries, x, attender.start(x))[0] for x in (unknown, full)]
-    assert torch.equal(*weights)
+    torch.testing.assert_close(centres(True), centres(False), rtol=0, atol=1e-3)
 
 
 def test_the_stop_gate_sees_only_where_attention_rests() -> None:

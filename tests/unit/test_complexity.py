@@ -377,8 +377,8 @@ def test_recurrent_models_meet_the_formula(attender: str, attend: str) -> None:
     def gru(size: int, hidden: int) -> int:
         return 3 * hidden * (size + hidden + 2)
 
-    # Of all m queries; with "before" keys are projected anew for each of them.
-    keys = (m if attend == "before" else 1) * n * d * d
+    # Keys are projected once; with "before" places are projected anew for each of m queries.
+    keys = n * d * d
     offsets = n if attend == "before" else n + m - 1
     places = (m if attend == "before" else 1) * offsets * d * d
     location = m * (d * w + w + gru(w, w) + 3 * (w + 1) + w + 1)

@@ -128,7 +128,11 @@ def test_sentences_in_common(mask: torch.Tensor) -> None:
     tokens = ActiveTokens.from_mask(mask)
     others = tokens.keep(tokens.row == 1)[0]
     expected = tokens.index[tokens.row == 1]
-    assert torch.equal(tokens.in_sentences_of(others).index, expected)
+    found, places = tokens.in_sentences_of(others)
+    assert torch.equal(found.index, expected)
+    assert torch.equal(tokens.index if places is None else tokens.index[places], expected)
+    same, places = tokens.in_sentences_of(tokens)
+    assert same is tokens and places is None
 
 
 def test_masked_tokens_are_the_whole_grid(mask: torch.Tensor) -> None:

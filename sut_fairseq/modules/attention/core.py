@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sut_fairseq.modules.arrangement import Arrangement
 from sut_fairseq.modules.attention.distributions.gaze import MovingGaze, Sentences
 from sut_fairseq.modules.attention.distributions.interface import Distribution
-from sut_fairseq.modules.attention.distributions.softmax import Softmax
+from sut_fairseq.modules.attention.distributions.softmax import Softmax, hiding
 from sut_fairseq.modules.attention.interface import Memory, visible_keys
 from sut_fairseq.modules.attention.positions.content import ContentScores
 from sut_fairseq.modules.attention.positions.interface import Pairing, Scores
@@ -172,10 +172,7 @@ def _fused(queries: Tensor, memory: Memory, visible: Tensor | None, dropout: flo
     """The same for softmax of plain scores, head by head, by torch's kernels."""
     mask = None
     if visible is not None:
-        # A row without visible keys (padding) stays finite: -inf would not, nor would the least
-        # finite number with a score added to it.
-        mask = torch.zeros(visible.shape, dtype=queries.dtype, device=visible.device)
-        mask = mask.masked_fill_(~visible, torch.finfo(queries.dtype).min / 2).unsqueeze(1)
+        mask = hiding(visible, queries.dtype).unsqueeze(1)
         if mask.shape[2] > 1:
             mask = mask.repeat_interleave(queries.shape[3], dim=2)
     keys, values = memory.keys.to(queries.dtype), memory.values.to(queries.dtype)

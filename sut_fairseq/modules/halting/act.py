@@ -46,7 +46,7 @@ class AdaptiveComputationTime(Halting[ActState]):
         epsilon: what is left of the mass when a token stops, at most; in (0, 1).
 
     Raises:
-        ValueError: if `epsilon` is outside (0, 1).
+        InputError: if `epsilon` is outside (0, 1).
     """
 
     shows_read_out: ClassVar[bool] = False

@@ -68,7 +68,14 @@ class Course(Generic[State]):
         return hidden.index_select(0, places)
 
     def run(self, hidden: Tensor) -> Tensor | None:
-        """Count the coming step; weights of its tokens in routing statistics (None: 1)."""
+        """Count the coming step, and weigh its tokens.
+
+        Args:
+            hidden: h of these tokens, `(num_tokens, embed_dim)`; only its dtype is read.
+
+        Returns:
+            the weight of each token in routing statistics, `(num_tokens,)`; None means 1.
+        """
         self._sums.run(self.tokens, self.state)
         return self.tokens.weights(self._halting.call_weights(self.state), hidden)
 

@@ -25,8 +25,7 @@ class Halting(nn.Module, ABC, Generic[State]):
         halts: whether tokens can take fewer steps than there are.
         shows_read_out: whether others attend to what is read out of a token (stick-breaking: its
             expected state); False: to its newest state.
-        predicts_first_step: whether a loop of one step asks for a prediction; True, too, if `start`
-            has parameters.
+        predicts_first_step: whether `start` or the first step already uses the unit's parameters.
     """
 
     halts: ClassVar[bool] = True

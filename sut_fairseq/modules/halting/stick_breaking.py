@@ -54,7 +54,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         dropout: dropout of the hidden layer.
 
     Raises:
-        ValueError: if `alpha_threshold` is outside (0, 1].
+        InputError: if `alpha_threshold` is outside (0, 1].
     """
 
     shows_read_out: ClassVar[bool] = True

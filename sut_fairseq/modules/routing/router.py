@@ -38,8 +38,8 @@ class Router(nn.Module):
     """Two-layer gating network with a top-k choice (SUT 3.1).
 
     scores = W_2 dropout(tanh(W_1 h + b_1)); g(e|h) = softmax(scores). The k greatest g are kept
-    and renormalised to sum to 1. The softmax is computed in
-    float32 (float64 for float64 input) whatever the model's dtype.
+    and renormalised to sum to 1. The softmax is computed in float32 (float64 for float64 input)
+    whatever the model's dtype.
 
     Args:
         embed_dim: size of a token's state.
@@ -50,7 +50,7 @@ class Router(nn.Module):
             k greatest; evaluation always takes the greatest.
 
     Raises:
-        ValueError: if `top_k` is not between 1 and `num_experts`.
+        InputError: if `top_k` is not between 1 and `num_experts`.
     """
 
     def __init__(

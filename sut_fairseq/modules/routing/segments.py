@@ -4,8 +4,8 @@ Every product and every gradient is written to its place in a buffer for all exp
 concatenated, and no expert has a gradient of its own that would have to be stacked. What the
 backward pass needs of the tokens it gathers again, expert by expert, into a scratch buffer that
 stays in the cache, so that neither the gathered input nor the output of all pairs is kept. Sums
-over the experts of a token run in a fixed order: results are reproducible and do not depend on what
-else is in the batch.
+over the experts of a token run in a fixed order: results are reproducible, and depend on what else
+is in the batch only by rounding.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Sentences(NamedTuple):
         queries: `(rows, num_heads, width, head_dim)`.
         taken: True where there is a query, `(rows, width)`; None: everywhere.
         in_front: whether those that there are stand before the empty places.
-        state: what is known of those before, which the last ones change; None: nothing, and nobody
-            asks for it.
+        state: of the gaze before these queries; updated in place. None: not decoding
+            incrementally.
         numbers: the sentences' rows in `state`, `(rows,)`; None: all, in order.
         batch: number of rows of `state`.
     """

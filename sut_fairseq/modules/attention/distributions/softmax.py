@@ -11,6 +11,17 @@ from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.precision import exact_softmax
 
 
+def hiding(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to scores to hide keys: 0 where `visible` is True, else a very low number.
+
+    It is so low that the weight is exactly 0, as with -inf, but a row without any visible key
+    (padding, an empty sentence) stays finite: it would not with -inf, nor with the least finite
+    number and a score added to it.
+    """
+    lowest = torch.finfo(dtype).min / 2
+    return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, lowest)
+
+
 def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
     """Softmax over the visible keys, computed in float32 or better.
 
@@ -23,12 +34,8 @@ def softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
         weights of the shape and dtype of `scores`; each row sums to 1.
     """
     if visible is not None:
-        # A number so low gives a weight of exactly 0, as -inf would, but a row without any visible
-        # key (an empty sentence) then stays finite. On a CPU adding is ten times as fast as
-        # `masked_fill`, which has a backward pass as well.
-        lowest = torch.finfo(scores.dtype).min / 2
-        hide = torch.zeros_like(visible, dtype=scores.dtype).masked_fill_(~visible, lowest)
-        scores = scores + hide[:, None, :, None]
+        # On a CPU adding is ten times as fast as `masked_fill`, which has a backward pass as well.
+        scores = scores + hiding(visible, scores.dtype)[:, None, :, None]
     return exact_softmax(scores).to(scores.dtype)
 
 

@@ -75,19 +75,16 @@ def scaled_products(queries: Tensor, keys: Tensor, plus: Tensor | None = None) -
     Returns:
         `(rows, num_heads, width, top_k, num_keys)`.
     """
-    return products(queries, keys, plus, scale=queries.shape[-1] ** -0.5)
-
-
-def products(
-    queries: Tensor, keys: Tensor, plus: Tensor | None = None, *, scale: float = 1.0
-) -> Tensor:
-    """`scale` q . k of all pairs, see `scaled_products`."""
     flat = queries.flatten(2, 3)
     keys = keys.to(queries.dtype).expand(flat.shape[0], -1, -1, -1).transpose(2, 3)
     # Factor and sum are part of the matrix product and cost no pass; beta = 0 adds nothing.
     added = flat.new_empty(()) if plus is None else plus.flatten(2, 3).flatten(0, 1)
     scores = torch.baddbmm(
-        added, flat.flatten(0, 1), keys.flatten(0, 1), beta=int(plus is not None), alpha=scale
+        added,
+        flat.flatten(0, 1),
+        keys.flatten(0, 1),
+        beta=int(plus is not None),
+        alpha=queries.shape[-1] ** -0.5,
     )
     return scores.view(*queries.shape[:4], keys.shape[3])
 

@@ -23,8 +23,12 @@ class AdditiveAttender(ContentAttender):
         self.query = nn.Linear(dim, dim, bias=False)
         self.score = nn.Linear(dim, 1, bias=False)
 
+    def keys(self, states: Tensor) -> Tensor:
+        projected: Tensor = self.key(states)
+        return projected
+
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
-        pairs = self.key(keys).unsqueeze(1) + self.query(queries).unsqueeze(2)
+        pairs = keys.unsqueeze(1) + self.query(queries).unsqueeze(2)
         scores: Tensor = self.score(pairs.tanh()).squeeze(-1)
         return scores
 

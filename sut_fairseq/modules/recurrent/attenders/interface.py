@@ -20,39 +20,38 @@ class Source:
 
     Attributes:
         states: the encoder's, padded on the right, `(batch, num_keys, dim)`.
-        lengths: number of words of each sentence, at least 1, `(batch,)`; None: unknown, and there
-            is no padding.
+        lengths: number of words of each sentence, at least 1, `(batch,)`.
     """
 
     states: Tensor
-    lengths: Tensor | None = None
+    lengths: Tensor
 
     @cached_property
-    def padding_mask(self) -> Tensor | None:
-        """True where the key is padding, `(batch, num_keys)`; None: nowhere."""
-        if self.lengths is None:
-            return None
+    def padding_mask(self) -> Tensor:
+        """True where the key is padding, `(batch, num_keys)`."""
         numbers = torch.arange(self.states.shape[1], device=self.states.device)
         return numbers >= self.lengths.unsqueeze(1)
 
 
 class State(NamedTuple):
-    """What an attender remembers of the queries before; passed in and handed back.
+    """What an attender remembers of the source and the queries before; passed in and handed back.
 
     Attributes:
         place: how many there were.
         mean: average position of the last one's attention, `(batch,)`; for attenders that move on.
         hidden: state of the weighter, `(batch, hidden_dim)`; likewise.
+        keys: what the source is projected to, `(batch, num_keys, dim)`; None: it is not.
     """
 
     place: int = 0
     mean: Tensor | None = None
     hidden: Tensor | None = None
+    keys: Tensor | None = None
 
     def select(self, rows: Tensor) -> State:
         """The state of these sentences, `(new_batch,)`."""
-        mean, hidden = (None if x is None else x.index_select(0, rows) for x in self[1:])
-        return State(self.place, mean, hidden)
+        selected = (None if x is None else x.index_select(0, rows) for x in self[1:])
+        return State(self.place, *selected)
 
 
 class Attender(nn.Module, ABC):
@@ -90,13 +89,20 @@ class Attender(nn.Module, ABC):
 class ContentAttender(Attender):
     """Base of the attenders with gamma_t = softmax over s of score(k_s, q_t) (LOC Eq. 2)."""
 
+    def start(self, source: Source) -> State:
+        return State(keys=self.keys(source.states))
+
+    def keys(self, states: Tensor) -> Tensor | None:
+        """Project the source once for all queries, `(batch, num_keys, dim)`; None: do not."""
+        return None
+
     def forward(
         self, queries: Tensor, source: Source, state: State, look: Look | None = None
     ) -> tuple[Tensor, State]:
-        scores = exact(self.scores(queries, source.states, state.place))
-        if source.padding_mask is not None:
-            scores = scores.masked_fill(source.padding_mask.unsqueeze(1), -torch.inf)
-        return exact_softmax(scores), State(state.place + queries.shape[1])
+        keys = source.states if state.keys is None else state.keys
+        scores = exact(self.scores(queries, keys, state.place))
+        scores = scores.masked_fill(source.padding_mask.unsqueeze(1), -torch.inf)
+        return exact_softmax(scores), state._replace(place=state.place + queries.shape[1])
 
     @abstractmethod
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
@@ -104,7 +110,7 @@ class ContentAttender(Attender):
 
         Args:
             queries: `(batch, width, dim)`.
-            keys: `(batch, num_keys, dim)`.
+            keys: of the source, as `keys` gives them, else its states; `(batch, num_keys, dim)`.
             place: number of the first query in its sentence, from 0.
 
         Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sut_fairseq.errors import InputError, check
+from sut_fairseq.errors import check
 from sut_fairseq.modules.location import Mixing, Places, Weighter, look_along, show
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.precision import exact_dtype
@@ -26,19 +26,10 @@ class LocationAttender(Attender):
         self.weighter = Weighter(dim, hidden_dim)
 
     def start(self, source: Source) -> State:
-        """Nobody has looked at a word yet.
-
-        Raises:
-            InputError: if the source's lengths are not known.
-        """
-        if source.lengths is None:
-            raise InputError(
-                "a location attender needs the number of words of each source sentence: "
-                "give the source its `lengths`."
-            )
+        """Nobody has looked at a word yet."""
         states = source.states
         hidden = states.new_zeros(len(states), self.weighter.gru.hidden_size)
-        return State(0, _places(source).outset, hidden)
+        return State(mean=_places(source).outset, hidden=hidden)
 
     def forward(
         self, queries: Tensor, source: Source, state: State, look: Look | None = None
@@ -61,14 +52,14 @@ class LocationAttender(Attender):
         if look is not None:
             show(look, gaze, places, looked, mixing)
         place = state.place + queries.shape[1]
-        return looked.weights, State(place, looked.mean[:, -1], hidden[:, -1])
+        after = state._replace(place=place, mean=looked.mean[:, -1], hidden=hidden[:, -1])
+        return looked.weights, after
 
     def num_products(self, width: int, num_keys: int, dim: int) -> int:
         return 0  # it looks at no key
 
 
 def _places(source: Source) -> Places:
-    assert source.lengths is not None
     numbers = torch.arange(source.states.shape[1], device=source.states.device)
     lengths = source.lengths.to(exact_dtype(source.states.dtype))
     return Places.of(lengths, numbers, source.padding_mask)

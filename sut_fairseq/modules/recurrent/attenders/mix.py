@@ -34,7 +34,7 @@ class MixAttender(Attender):
         self.location_share = nn.Linear(dim, 1)
 
     def start(self, source: Source) -> State:
-        return self.location.start(source)
+        return self.location.start(source)._replace(keys=self.content.keys(source.states))
 
     def forward(
         self, queries: Tensor, source: Source, state: State, look: Look | None = None

@@ -13,9 +13,11 @@ from sut_fairseq.modules.recurrent.attenders.interface import ContentAttender
 class TransformerAttender(ContentAttender):
     """score = (k_s + p_s) . (q_t + p_t) / sqrt(dim), with sinusoidal p (LOC Eq. 4)."""
 
+    def keys(self, states: Tensor) -> Tensor:
+        return states + _positions(states, 0)
+
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
         queries = queries + _positions(queries, place)
-        keys = keys + _positions(keys, 0)
         return queries @ keys.transpose(1, 2) * queries.shape[-1] ** -0.5
 
 

@@ -23,6 +23,10 @@ class TransformerXLAttender(ContentAttender):
         self.position = nn.Linear(dim, dim, bias=False)
         self.query = nn.Linear(dim, dim)
 
+    def keys(self, states: Tensor) -> Tensor:
+        projected: Tensor = self.key(states)
+        return projected
+
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
         width, num_keys, dim = queries.shape[1], keys.shape[1], keys.shape[2]
         queries = self.query(queries)
@@ -33,7 +37,7 @@ class TransformerXLAttender(ContentAttender):
         numbers = torch.arange(num_keys, device=keys.device)
         first = torch.arange(width - 1, -1, -1, device=keys.device)
         places = (first.unsqueeze(1) + numbers).expand(len(queries), -1, -1)
-        scores = queries @ self.key(keys).transpose(1, 2) + by_offset.gather(2, places)
+        scores = queries @ keys.transpose(1, 2) + by_offset.gather(2, places)
         return scores * dim**-0.5
 
     def num_products(self, width: int, num_keys: int, dim: int) -> int:
