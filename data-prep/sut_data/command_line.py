@@ -143,24 +143,39 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
-def given_flags(
+def given(
     arguments: argparse.Namespace,
     names: Iterable[str],
     parser: argparse.ArgumentParser | None = None,
-) -> str:
-    """Return which of these options were given, as flags: `--beam and --max-len`.
+) -> list[str]:
+    """Return the names of those options that were given.
 
     Args:
         arguments: what was parsed.
         names: of options, with underscores.
         parser: has their defaults; None: they are None, or False of switches.
     """
-    flags = []
-    for name in names:
+
+    def is_given(name: str) -> bool:
         value, usual = getattr(arguments, name), parser.get_default(name) if parser else None
-        if value != usual and value is not False:
-            flags.append(f"--{name.replace('_', '-')}")
-    return " and ".join(flags)
+        return value is not False and value != usual
+
+    return [name for name in names if is_given(name)]
+
+
+def flags(names: Iterable[str]) -> str:
+    """Return options as they are typed: `--beam and --max-len`."""
+    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
+
+
+def leave_out(names: Iterable[str], reason: str, instead: str = "") -> NoReturn:
+    """Refuse options, or one that could be left out `instead`.
+
+    Raises:
+        InputError: `REASON: leave --beam and --max-len out.`
+    """
+    other = f", or {instead}" if instead else ""
+    raise InputError(f"{reason}: leave {flags(names)} out{other}.")
 
 
 def refuse(
@@ -174,16 +189,11 @@ def refuse(
     """Refuse options that would change nothing.
 
     Args:
-        arguments, names, parser: as for `given_flags`.
-        reason: why they would not.
-        instead: an option that could be left out in their place.
-
-    Raises:
-        InputError: `REASON: leave --beam and --max-len out.`
+        arguments, names, parser: as for `given`.
+        reason, instead: as for `leave_out`, which this ends in.
     """
-    if flags := given_flags(arguments, names, parser):
-        other = f", or {instead}" if instead else ""
-        raise InputError(f"{reason}: leave {flags} out{other}.")
+    if found := given(arguments, names, parser):
+        leave_out(found, reason, instead)
 
 
 def run_command(name: str, body: Callable[[], None], *, interrupted: str = STOPPED) -> int:

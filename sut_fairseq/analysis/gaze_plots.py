@@ -11,9 +11,9 @@ from sut_fairseq.analysis.map_layout import GAP, WIDTH, Labels, Page
 
 _MAPS = {"attention": "attention α", "location": "by location λ", "content": "by content γ"}
 # Columns of the table: the mixing weight, the weights of the building blocks, where and how widely.
-_SHARE, _BLOCKS, _PLACE = "%", ("ρ mean", "ρ step", "ρ one"), ("μ", "σ")
+_SHARE, _BLOCKS, _PLACE = "share", ("ρ mean", "ρ step", "ρ one"), ("μ", "σ")
 _NOTE = (
-    "rows: queries, columns: keys; %: share of location; ρ: building blocks; "
+    "rows: queries, columns: keys; share: of location; ρ: building blocks; "
     "μ, σ: centre and spread in words"
 )
 

@@ -84,12 +84,12 @@ def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Excep
             f"the settings in `{path}` make no model ({reason}): it was written by another program "
             "or version, or is damaged."
         )
-    if "size mismatch" in str(error):
+    changed = ", ".join(f"`{key}`" for key in overrides if key not in _OF_DATA)
+    if "size mismatch" in str(error) and not changed:
         return (
             f"the model in `{path}` does not fit the dictionaries of its data folder: "
             "give --data a folder that was prepared with the dictionaries of the training data."
         )
-    changed = ", ".join(f"`{key}`" for key in overrides if key not in _OF_DATA)
     return (
         f"`{path}` has other weights than the model that the overrides ({changed}) make of it: "
         "override only what changes no weights, like the number of steps."
@@ -105,10 +105,14 @@ def load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None = 
         max_sentences: how many pairs at most; None: all.
 
     Raises:
-        InputError: if there are none.
-        FileNotFoundError: if there is no such split.
+        InputError: if there are none, or no such split.
     """
-    task.load_dataset(split)
+    try:
+        task.load_dataset(split)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"`{task.cfg.data}` has no split `{split}`: check --gen-subset."
+        ) from error
     size = len(task.dataset(split))
     check(size > 0, "--data", "a folder whose split has sentence pairs", "empty")
     if max_sentences is not None:

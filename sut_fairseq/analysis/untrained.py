@@ -103,7 +103,17 @@ def build(
     dataclass = models.MODEL_DATACLASS_REGISTRY.get(models.ARCH_MODEL_NAME_REGISTRY[arch])
     config = parsed if dataclass is None else dataclass.from_namespace(parsed)
     _fill_in_from_task(config)
-    model = kind.build_model(config, task)
+    try:
+        model = kind.build_model(config, task)
+    except InputError:
+        raise
+    except Exception as error:
+        # fairseq's own models refuse flags with exceptions of all kinds.
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"--arch {arch} cannot be built with these flags ({type(error).__name__}: {reason}); "
+            f"`sut-options {arch}` lists those that it has."
+        ) from error
     if alpha_threshold is None:
         never_halt(model)
     return model, task

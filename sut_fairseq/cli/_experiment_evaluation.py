@@ -17,6 +17,7 @@ from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
 from sut_fairseq.cli._command import add_user_dir, load_checkpoint
+from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records, results
 from sut_fairseq.experiments.commands import USER_DIR
@@ -122,16 +123,12 @@ def evaluate(arguments: argparse.Namespace) -> None:
         _evaluate_run(arguments, runs[0])
         return
     refuse(arguments, ("log", "out"), f"this means nothing for {len(runs)} runs at a time")
-    failed = 0
-    for run in runs:
+
+    def evaluate_one(run: Path) -> None:
         print(f"\n{run}", flush=True)
-        try:
-            _evaluate_run(arguments, run)
-        except InputError as error:  # the others are evaluated all the same
-            print(error, file=sys.stderr)
-            failed += 1
-    if failed:
-        raise InputError(f"{failed} of {len(runs)} runs could not be evaluated, see above.")
+        _evaluate_run(arguments, run)
+
+    each_of(runs, evaluate_one, "evaluated")
 
 
 def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:

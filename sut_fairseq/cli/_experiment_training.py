@@ -7,7 +7,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 
 import torch
@@ -76,6 +77,18 @@ def check(runs: Sequence[Run], arguments: argparse.Namespace, *, change_length: 
     _trainer(arguments, arguments.gpus or 0, lambda _: None, change_length).check(runs)
 
 
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let a job's end raise `ToldToStop` in the block, which tells what it runs to stop as well."""
+    for number in _TO_STOP:
+        signal.signal(number, _stop)
+    try:
+        yield
+    except ToldToStop:
+        print(f"{PROGRAM_NAME}: interrupted; goes on with the same command.", file=sys.stderr)
+        raise
+
+
 def train(
     runs: Sequence[Run],
     arguments: argparse.Namespace,
@@ -103,14 +116,8 @@ def train(
             f"--gpus {gpus}: this machine has {there} that PyTorch can use: give at most that "
             "many, or a --launcher that starts the training on other machines, too."
         )
-    # So that trainings are told to stop as well, have the time to save, and it is recorded.
-    for number in _TO_STOP:
-        signal.signal(number, _stop)
-    try:
+    with stoppable():  # trainings have the time to save, and it is recorded
         _trainer(arguments, gpus, say, change_length).train(runs, finish)
-    except ToldToStop:
-        print(f"{PROGRAM_NAME}: interrupted; goes on with the same command.", file=sys.stderr)
-        raise
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -27,14 +28,19 @@ def parse_overrides(text: str) -> dict[str, Any]:
     return overrides
 
 
-def check_overrides(overrides: dict[str, Any], cfg: Any) -> None:
-    """Refuse a key that the checkpoint's configuration does not have, which fairseq would ignore.
+def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None:
+    """Refuse a key that a checkpoint's settings do not have, which fairseq would ignore.
+
+    Args:
+        overrides: values by option.
+        state: fairseq's dictionary of a checkpoint.
 
     Raises:
         InputError: naming similar options.
     """
-    model = (cfg or {}).get("model") or {}
-    known = model if isinstance(model, dict) else vars(model)
+    # Those of older checkpoints are `args`, all in one.
+    settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
+    known = settings if isinstance(settings, dict) else vars(settings)
     for key in overrides:
         if key not in known:
             similar = ", ".join(get_close_matches(str(key), known, n=3, cutoff=0))

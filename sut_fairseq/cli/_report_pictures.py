@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from fairseq import tasks
 from tqdm import tqdm
 
+from sut_data.command_line import forget_output
 from sut_data.files import written_whole
 from sut_fairseq.analysis import average_steps
 from sut_fairseq.analysis.expert_use import Word, expert_use, routers
@@ -43,13 +45,22 @@ def draw_sentences(
     files = 0
     for name, sentence in sentences.items():
         answered = reader.ask(sentence, target=arguments.target, costs=False)
-        print("source:", " ".join(word.text for word in sentence.words))
-        print("answer:", answered.text)
+        _tell("source: " + " ".join(word.text for word in sentence.words))
+        _tell(f"answer: {answered.text}")
         folder = _folder(arguments.out, name, sentence.text)
         figures = trace_plots.sentence_figures(answered, arguments.head)
         files += write(folder, figures, arguments.format)
         (folder / _MARK).write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
     return files
+
+
+def _tell(line: str) -> None:
+    """Print a line between two states of a bar; the work goes on if nobody reads it any more."""
+    try:
+        tqdm.write(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
 
 
 # Tells whose pictures a folder holds: the sentence, and below it the answer.
@@ -157,5 +168,5 @@ def write(folder: Path, figures: Mapping[str, Figure], formats: Sequence[str]) -
     for path, name in tqdm(files, desc="drawing", unit="picture", disable=None, leave=False):
         with written_whole(path) as partial:
             trace_plots.save(figures[name], partial)
-        tqdm.write(str(path))  # to standard output, between two states of the bar
+        _tell(str(path))
     return len(files)

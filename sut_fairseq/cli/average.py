@@ -86,9 +86,9 @@ def average(arguments: argparse.Namespace) -> Report:
         paths = [Path(name) for name in arguments.checkpoints]
     else:
         found = find_checkpoints(Path(arguments.folder))
-        # The average of an earlier call is no candidate, and may be replaced.
-        earlier = [one for one in found if realpath(one) == realpath(output) and _is_average(one)]
-        paths = [one for one in found if one not in earlier]
+        # Averages of earlier calls are no candidates, whatever a log says of their updates.
+        averages = [one for one in found if _is_average(one)]
+        paths = [one for one in found if one not in averages]
     _check_output(output, paths)
     infos, copies = drop_copies(_scan(paths))
     if arguments.folder is None:
@@ -98,6 +98,9 @@ def average(arguments: argparse.Namespace) -> Report:
         ]
     else:
         report = _choose(arguments, infos, output)
+        # That of the output's name is replaced.
+        left_out = [one for one in averages if realpath(one) != realpath(output)]
+        report.notes += [f"{one.name} is an average and is left out" for one in left_out]
     state, differing = average_checkpoints(report.checkpoints)
     if differing:
         report.notes.append(

@@ -59,9 +59,7 @@ def run(argv: Sequence[str] | None) -> None:
         raise InputError("--confusion makes one table: give one mode and one threshold with it.")
     _evaluation_output.check_files(arguments.csv, arguments.plot)
     arguments.path = str(find_checkpoint(Path(arguments.path)))
-    check_overrides(
-        arguments.model_overrides, load_checkpoint(arguments.path, lazy=True).get("cfg")
-    )
+    check_overrides(arguments.model_overrides, load_checkpoint(arguments.path, lazy=True))
     overrides = {**arguments.model_overrides, "group_column": None}
     if arguments.data:
         overrides["data"] = arguments.data
@@ -92,26 +90,22 @@ def run(argv: Sequence[str] | None) -> None:
                 "it, or leave it out."
             )
     result = _evaluate(arguments, model.to(usable_device(arguments.device)), task)
-    if arguments.json:
-        print_json(result)
-    else:
-        _evaluation_output.print_table(result)
+    # Files first: whoever reads the output (`head`, say) may leave before its end.
     if arguments.csv:
         write_csv(arguments.csv, _evaluation_output.COLUMNS, result["rows"])
     if arguments.plot:
         _evaluation_output.draw(result, arguments.plot)
+    if arguments.json:
+        print_json(result)
+    else:
+        _evaluation_output.print_table(result)
 
 
 def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> dict[str, Any]:
     """All rows: modes by thresholds by groups, the last row of each being that of all groups."""
     split = arguments.gen_subset
-    try:
-        with waiting("loading the split"):
-            numbers = trained.load_split(task, split, arguments.max_sentences)
-    except FileNotFoundError as error:
-        raise InputError(
-            f"`{task.cfg.data}` has no split `{split}`: check --gen-subset."
-        ) from error
+    with waiting("loading the split"):
+        numbers = trained.load_split(task, split, arguments.max_sentences)
     evaluation.check_lengths(task, model, split, numbers)
     groups = list(evaluation.groups_of(task, task.cfg.data, split, arguments.by, numbers))
     if most := num_rows(arguments):

@@ -20,8 +20,9 @@ from sut_fairseq.cli import (
     _experiment_parser,
 )
 from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
-from sut_fairseq.cli._experiment_training import check, clock, listed, train
+from sut_fairseq.cli._experiment_training import check, clock, listed, stoppable, train
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     commands,
@@ -37,7 +38,7 @@ from sut_fairseq.experiments import (
 )
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.runs import Run
+from sut_fairseq.experiments.runs import Run, name_of_run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of
 
@@ -97,7 +98,8 @@ def _show(arguments: argparse.Namespace) -> None:
 
 def _prepare(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
-    folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
+    with stoppable():
+        folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
     usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
     size = [] if usual else ["--size", _SMALL]
     named = shlex.join([arguments.name, *size, "--data", str(folder)])
@@ -122,10 +124,10 @@ def _train(arguments: argparse.Namespace) -> None:
             called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
     if arguments.dry_run:
-        for run in runs:
-            print(listed(run, arguments))
         there = [run for run in runs if run.data.digest]  # others' data are yet to be prepared
         check(there, arguments, change_length=arguments.change_length)
+        for run in runs:
+            print(listed(run, arguments))
         return
     train(runs, arguments, clock(), change_length=arguments.change_length)
     for run in runs:
@@ -174,7 +176,10 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
         InputError: saying which.
     """
     other_set = "" not in (data.dataset, experiment.dataset) and data.dataset != experiment.dataset
-    if other_set or (data.split != split and data.split in experiment.splits):
+    # Where there is one split, its name need not be sut-prepare's, nor in a file of the user's own.
+    named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
+    other_split = data.split not in ("", split) and (named or data.split in experiment.splits)
+    if other_set or other_split:
         raise InputError(
             f"{data.folder} holds {data.dataset} {data.split}, not {experiment.dataset} {split}: "
             "move it away and prepare the data again, or name the right folder with --data."
@@ -206,10 +211,7 @@ def _run_folder(
 ) -> Path:
     if out is not None:
         return out / f"{choice.model}-seed-{seed}" if several else out
-    size = "" if choice.size == next(iter(experiment.sizes)) else f"-{choice.size}"
-    without = f"-without-{choice.without}" if choice.without else ""
-    name = Path(data.folder).name if data.folder else data.split
-    return _RUNS / experiment.name / f"{name}-{choice.model}{without}{size}-seed-{seed}"
+    return _RUNS / experiment.name / name_of_run(experiment, choice, seed, data)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -269,8 +271,10 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
 
 
 def _keep(arguments: argparse.Namespace) -> None:
-    for run in records.find_runs(arguments.runs):
+    def keep(run: Path) -> None:
         print(keeping.keep(run, arguments.into))
+
+    each_of(records.find_runs(arguments.runs), keep, "kept")
 
 
 def _check_files(**files: Path | None) -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from sut_data.command_line import Parser
 from sut_fairseq.analysis.options import Described, Group, describe, headings
 from sut_fairseq.cli._command import add_user_dir, print_json, run_command
+from sut_fairseq.errors import InputError
 
 _PRESET = "*"
 _WIDEST = 110  # characters in a line
@@ -47,6 +48,8 @@ def make_parser() -> Parser:
 def _main(argv: Sequence[str] | None) -> None:
     arguments = make_parser().parse_args(argv)
     if arguments.name is None:
+        if arguments.preset_only:
+            raise InputError("--preset-only is for one architecture: name it, or leave it out.")
         _list(arguments)
         return
     described = describe(arguments.name)

@@ -87,8 +87,7 @@ def _task_of(arguments: argparse.Namespace) -> Any:
 def _load(arguments: argparse.Namespace) -> tuple[Reader, Path]:
     """The model, to be asked, and its checkpoint."""
     files = find_model(arguments.path, arguments.data)
-    cfg = load_checkpoint(files.checkpoint, lazy=True).get("cfg")
-    check_overrides(arguments.model_overrides, cfg)
+    check_overrides(arguments.model_overrides, load_checkpoint(files.checkpoint, lazy=True))
     overrides = {**arguments.model_overrides, "data": arguments.data or str(files.folder)}
     model = Model(files, device="cpu", overrides=overrides)
     return model.reader(beam=arguments.beam, max_len=arguments.max_len), files.checkpoint
@@ -194,14 +193,8 @@ def _split(arguments: argparse.Namespace, reader: Reader, split: str) -> range:
 
 
 def _load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None) -> range:
-    try:
-        with waiting("loading the split"):
-            return trained.load_split(task, split, max_sentences)
-    except FileNotFoundError as error:
-        raise InputError(
-            f"`{task.cfg.data}` has no split `{split}`: check --gen-subset and --data, or type a "
-            "sentence with --sentence."
-        ) from error
+    with waiting("loading the split"):
+        return trained.load_split(task, split, max_sentences)
 
 
 def _say(sentence: Any) -> None:

@@ -116,16 +116,13 @@ def plan(
     for stage in stages(experiment, choice):
         # The same everywhere, so that a run may go on on another machine, and what is there.
         portable, here = (
-            _options(compose(experiment, choice, stage, devices))
-            for devices in (1, max(1, machine.gpus))
+            _options(compose(experiment, choice, stage, gpus)) for gpus in (1, machine.gpus)
         )
         on_machine = machine.settings() | {
             name: value
             for name, value in here.items()
             if portable.get(name) != value or is_of_machine(name)
         }
-        if machine.gpus != 1 and "cuda-graphs" not in dict(choice.own):
-            on_machine.pop("cuda-graphs", None)  # they are for one GPU
         portable = without_machine(portable)
         metric = str(portable.get("best-checkpoint-metric", experiment.metric))
         fixed: Settings = {"task": experiment.task, **drawn, **_selection(metric), "seed": seed}

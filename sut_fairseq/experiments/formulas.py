@@ -4,6 +4,7 @@ A formula begins with `=`. It may use
 
 - `updates`: the option max-update of the training;
 - `devices`: how many GPUs compute together, 1 without any;
+- `single`: 1 on exactly one GPU, otherwise 0;
 - whole numbers, `+ - * //`, `min`, `max`, `ceil(a / b)` and brackets.
 """
 
@@ -43,7 +44,7 @@ def evaluate(formula: str, names: Mapping[str, float]) -> int:
 
     Args:
         formula: with its `=`.
-        names: values of `updates` (infinite where a training has no limit) and `devices`.
+        names: values of `updates` (infinite where a training has no limit), `devices` and `single`.
 
     Raises:
         InputError: for anything that is no such formula, or has no whole number as its value.

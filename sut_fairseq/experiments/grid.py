@@ -13,7 +13,7 @@ from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import is_about
 from sut_fairseq.experiments.reading import FOLDER, MATRIX, read
 from sut_fairseq.experiments.running import PROGRAM_NAME
-from sut_fairseq.experiments.runs import Run
+from sut_fairseq.experiments.runs import Run, name_of_run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of, check_name
 from sut_fairseq.experiments.typed import build, read_yaml
@@ -128,6 +128,7 @@ def runs(
         InputError: for a size that there is not, or data that are not prepared or others.
     """
     experiments = {name: grid.experiment(name) for name in grid.columns}
+    choices = {row: Choice(row, size, updates=updates) for row in grid.rows}
     for experiment in experiments.values():
         check_choice_of(experiment, Choice(next(iter(grid.rows)), size))
     data = {name: _data(experiment) for name, experiment in experiments.items()}
@@ -152,21 +153,16 @@ def runs(
         Run(
             experiment=experiment,
             called=experiment.name,
-            choice=Choice(row, size, updates=updates),
+            choice=choice,
             seed=seed,
             data=data[name],
-            folder=(out / name / f"{row}{_suffix(experiment, size)}-seed-{seed}").resolve(),
+            folder=(out / name / name_of_run(experiment, choice, seed, data[name])).resolve(),
         )
         for seed in dict.fromkeys(seeds)
         for name, experiment in experiments.items()
-        for row in grid.rows
+        for row, choice in choices.items()
         if row not in grid.columns[name].impossible
     ]
-
-
-def _suffix(experiment: Experiment, size: str) -> str:
-    """Names of runs say their size unless it is the first one, as those of `train` do."""
-    return "" if size == next(iter(experiment.sizes)) else f"-{size}"
 
 
 def _data(experiment: Experiment) -> Data:

@@ -59,18 +59,19 @@ def _documents(run: Path) -> list[Path]:
 def _check_same(kept: Path, record: Record, run: Path) -> None:
     """Refuse to replace what is kept of another run of the same name.
 
-    One whose length was changed is the same: its first session tells.
+    A repetition has the same settings: when the first session began tells them apart. One whose
+    length was changed is the same run.
     """
     if not (kept / RECORD).is_file():
         return
     # The path of a user's file depends on the folder from which it was kept.
     before = replace(read_record(kept), experiment=record.experiment)
     begun = [one.sessions[0].started if one.sessions else "" for one in (before, record)]
-    changed = record.planned_before != before.planned_before and begun[0] == begun[1] != ""
-    if (before.key(), before.seed) != (record.key(), record.seed) and not changed:
+    alike = (before.key(), before.seed) == (record.key(), record.seed)
+    if begun[0] != begun[1] or not (alike or record.planned_before != before.planned_before):
         raise InputError(
-            f"{kept} holds a run of other settings than {run}: rename the folder of the run, or "
-            "keep it elsewhere with another --into."
+            f"{kept} holds another run than {run}, of other settings or begun at another time: "
+            "rename the folder of the run, or keep it elsewhere with another --into."
         )
 
 

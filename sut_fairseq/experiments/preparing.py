@@ -6,10 +6,12 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sut_data.command_line import leave_out
 from sut_data.folders.training import OF_EXPERIMENT
+from sut_data.interrupts import uninterrupted
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.commands import split_line
 from sut_fairseq.experiments.schema import Experiment
@@ -47,6 +49,19 @@ def folder_of(experiment: Experiment, split: str | None) -> Path:
     return FOLDER / (f"{own}-{name}" if len(experiment.splits) > 1 else own)
 
 
+def by_option(words: Sequence[str]) -> dict[str, list[str]]:
+    """Words of `sut-prepare` by the option that they belong to; `--bpe=9` is `--bpe 9`."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.setdefault(name, []).extend([value] if equals else [])
+        elif name:
+            found[name].append(word)
+    return found
+
+
 def prepare(
     experiment: Experiment,
     split: str | None,
@@ -67,7 +82,7 @@ def prepare(
         the folder.
 
     Raises:
-        InputError: if they could not be made.
+        InputError: if they could not be made, or a further option makes others of them.
     """
     if experiment.generate:
         raise InputError(
@@ -76,9 +91,28 @@ def prepare(
     folder = out or folder_of(experiment, split)
     split = split_of(experiment, split)
     words = split_line(experiment.prepare[split], f"{experiment.path}: prepare.{split}:")
+    fixed = {"out", "split", *by_option(words)}
+    if given := [name for name in by_option(more) if name in fixed]:
+        leave_out(
+            given,
+            f"after --: {experiment.path.name} says which data these are, --split and --out "
+            "before -- choose among them and name their folder",
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     line = [*words, "--out", str(folder), *more]
     environment = {**os.environ, OF_EXPERIMENT: experiment.name}
-    if subprocess.run([*program, *line], env=environment).returncode:
+    if _run([*program, *line], environment):
         raise InputError(f"`{shlex.join(['sut-prepare', *line])}` failed: it says why above.")
     return folder
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command and return its status; if this process is told to stop, it is told so too."""
+    with uninterrupted():  # a signal must find the process that it is passed on to
+        process = subprocess.Popen(command, env=environment)
+    with process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()  # by which it tidies up
+            raise

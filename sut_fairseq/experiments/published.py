@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from sut_data.kit.preparation import USUAL
+from sut_fairseq.experiments.commands import split_line
+from sut_fairseq.experiments.preparing import by_option
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.schema import Experiment
 
@@ -11,12 +14,24 @@ _OWN_TEXT = "parallel_text"  # what sut-prepare makes of a user's text does not 
 
 def is_usual(experiment: Experiment, data: Data) -> bool:
     """Whether data are those that an experiment is about: whole, and prepared as its file says."""
-    lines = [f" {line} " for line in experiment.prepare.values()]
-    return (
-        (data.dataset or _OWN_TEXT) == (experiment.dataset or _OWN_TEXT)
-        and not data.limited
-        and all(any(f" {option} " in line for line in lines) for option in data.options)
-    )
+    if (data.dataset or _OWN_TEXT) != (experiment.dataset or _OWN_TEXT) or data.limited:
+        return False
+    # A stamp without the name of a data set has no options either.
+    return not data.dataset or set(data.options) in _options(experiment, data.split)
+
+
+def _options(experiment: Experiment, split: str) -> list[set[str]]:
+    """The options that make other sets than the usual ones, as a stamp would have them.
+
+    Those of a split; where its name is not one of the file's, those of each split.
+    """
+    lines = experiment.prepare
+    found = []
+    for line in [lines[split]] if split in lines else lines.values():
+        options = by_option(split_line(line, f"{experiment.path}: prepare:"))
+        own = {name: values for name, values in options.items() if name not in USUAL}
+        found.append({" ".join([f"--{name}", *values]) for name, values in own.items()})
+    return found or [set()]
 
 
 def is_about(experiment: Experiment, data: Data) -> bool:

@@ -10,6 +10,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
 from sut_fairseq.experiments.commands import Machine, Training, plan
 from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Experiment, Settings
 from sut_fairseq.experiments.settings import Choice
@@ -42,6 +43,18 @@ class Run:
     def settings(self, machine: Machine) -> dict[str, Settings]:
         """Options of fairseq-train by stage."""
         return {one.name: one.settings for one in self.trainings(machine)}
+
+
+def name_of_run(experiment: Experiment, choice: Choice, seed: int, data: Data) -> str:
+    """Of its folder in that of its experiment; what is not usual about the run is in it.
+
+    A column of the matrix, which has data of its own, needs no name of them.
+    """
+    name = Path(data.folder).name if data.folder else data.split
+    of_data = "" if f"{MATRIX}/{name}" == experiment.name else f"{name}-"
+    without = f"-without-{choice.without}" if choice.without else ""
+    size = "" if choice.size == next(iter(experiment.sizes)) else f"-{choice.size}"
+    return f"{of_data}{choice.model}{without}{size}-seed-{seed}"
 
 
 def check_same(run: Run, record: Record, machine: Machine) -> None:

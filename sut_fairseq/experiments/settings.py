@@ -121,7 +121,7 @@ def stages(experiment: Experiment, choice: Choice) -> list[Stage | None]:
 
 
 def compose(
-    experiment: Experiment, choice: Choice, stage: Stage | None = None, devices: int = 1
+    experiment: Experiment, choice: Choice, stage: Stage | None = None, gpus: int = 1
 ) -> dict[str, Origin]:
     """Options of one training, each with its origin.
 
@@ -129,7 +129,7 @@ def compose(
         experiment: what is run.
         choice: which model, size and so on.
         stage: the training before the one that counts; None is the latter.
-        devices: how many GPUs compute together; 1 without any.
+        gpus: how many compute together; 0: none.
 
     Raises:
         InputError: for a choice that there is not, or rows that contradict each other.
@@ -142,7 +142,7 @@ def compose(
     if choice.updates is not None:
         merged[LIMIT] = Origin(choice.updates, "--updates")
     limit = merged.get(LIMIT, Origin(None, "")).value
-    names = {"updates": _number(limit), "devices": float(devices)}
+    names = {"updates": _number(limit), "devices": max(1, gpus), "single": int(gpus == 1)}
     if stage is not None:
         place = f"stage {stage.name}"
         check_options(stage.settings, place)

@@ -132,7 +132,10 @@ def _model(
     if record is not None:
         size = f", {record.size}" if record.size else ""
         without = f", without {record.without}" if record.without else ""
-        yield "Experiment", f"{record.experiment}: {record.model}{size}{without}"
+        # A file of one's own is named without the folders of one's machine.
+        own = record.experiment.endswith(".yaml")
+        name = Path(record.experiment).name if own else record.experiment
+        yield "Experiment", f"{name}: {record.model}{size}{without}"
     tensors = {
         (tensor.data_ptr(), tensor.shape): tensor.numel()
         for tensor in state["model"].values()

@@ -98,6 +98,10 @@ def find_model(
             f"`{checkpoint}` is a language model, which translates nothing: load it with the "
             "`from_pretrained` of `sut_fairseq.models.UniversalTransformerLanguageModel`."
         )
+    if setting(state, "task", "_name") == "contextual_retrieval":
+        raise InputError(
+            f"`{checkpoint}` reads numbers, not text: `sut-report` draws what it retrieves."
+        )
     recorded = setting(state, "task", "data")
     places = [checkpoint.parent if data is None else Path(data)]
     if data is None and recorded:

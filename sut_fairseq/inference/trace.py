@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sut_fairseq.analysis.sentences import Answered, Sentence
-from sut_fairseq.errors import check
+from sut_fairseq.errors import check, check_choice
 
 # matplotlib is an extra, and takes a second to import.
 if TYPE_CHECKING:
@@ -25,9 +25,15 @@ class Figures(dict[str, "Figure"]):
     """Pictures by name. A notebook shows them; `save` writes them."""
 
     def save(self, folder: str | Path, ending: str = "png") -> list[Path]:
-        """Write each picture as `<name>.<ending>` (`png`, `pdf`, `svg`); the files."""
+        """Write each picture as `<name>.<ending>` (`png`, `pdf`, `svg`); the files.
+
+        Raises:
+            InputError: for another ending.
+        """
         from sut_fairseq.analysis import trace_plots
 
+        ending = ending.removeprefix(".")
+        check_choice("ending", ending, ("png", "pdf", "svg"))
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{name}.{ending}" for name in self]
@@ -139,7 +145,8 @@ class SentenceTrace:
 
         if head is not None:
             most = min((maps.shape[1] for maps in self.attention.values()), default=1)
-            check(1 <= head <= most, "head", f"between 1 and {most}, the number of heads", head)
+            requirement = f"between 1 and {most}, the number of heads"
+            check(isinstance(head, int) and 1 <= head <= most, "head", requirement, head)
         return Figures(trace_plots.sentence_figures(self.answered, head))
 
 

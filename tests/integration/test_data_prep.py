@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
+from sut_data.errors import InputError
 from sut_data.folders.training import (
     OURS,
     in_lines,
@@ -22,6 +24,7 @@ from sut_data.folders.training import (
     script_command,
     training_words,
 )
+from sut_data.sets import parallel_text
 from sut_data.text.treatment import Counts
 from tests.integration import commands
 
@@ -346,6 +349,12 @@ def test_bad_options_are_refused(
     assert_refused(run(["bash", script, *options], tmp_path), sentence)
 
 
+def test_labels_need_an_architecture() -> None:
+    files = [word for part in ("train", "valid", "test") for word in (f"--{part}", "a", "b")]
+    with pytest.raises(InputError, match="^--task sequence_classification needs an encoder: name"):
+        parallel_text.main("p", [*files, "--out", "o", "--task", "sequence_classification"])
+
+
 def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) -> None:
     """Sets keep the names they were given, whatever fairseq calls them in between."""
     for name, lines in (("long", ["a a a", "b", "d q"]), ("test1", ["c"])):
@@ -440,6 +449,15 @@ def test_options_of_ours_are_printed_for_our_architectures() -> None:
     assert has_it(None) and has_it("sut_base") and not has_it("lstm")
     for arch, model in ARCH_MODEL_REGISTRY.items():
         assert arch.startswith(OURS) == model.__module__.startswith("sut_fairseq."), arch
+        if arch.startswith(OURS):
+            parser = argparse.ArgumentParser()
+            model.add_args(parser)
+            for joined, option in (
+                (False, "--separate-embeddings"),
+                (True, "--share-all-embeddings"),
+            ):
+                words = training_words(Path("a"), counts, plan, joined=joined, arch=arch)
+                assert (option in in_lines(words)) == (option in parser.format_help()), arch
 
 
 def test_long_sentences_raise_the_limits() -> None:

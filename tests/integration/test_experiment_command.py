@@ -384,11 +384,24 @@ def test_a_folder_with_the_name_of_other_data(
 ) -> None:
     (place / "data-bin").mkdir()
     other = shutil.copytree(data, place / "data-bin" / "scan-simple")
+    reverse = shutil.copytree(data, place / "data-bin" / "multi30k-de_en")
     for stamp, holds in (
         ({"dataset": "scan", "split": "length"}, "scan length"),
+        ({"dataset": "scan", "split": "cutoff_24"}, "scan cutoff_24"),
         ({"dataset": "ctl", "split": "forward"}, "ctl forward"),
     ):
         (other / "prepared.json").write_text(json.dumps(stamp))
         assert experiment.main(words("train scan --split simple --dry-run")) == 2
         error = capsys.readouterr().err
         assert f"scan-simple holds {holds}, not scan simple: move it away" in error
+    for split, status in (("en_de", 2), ("de_en", 0)):
+        stamp = {"dataset": "multi30k", "split": split}
+        (reverse / "prepared.json").write_text(json.dumps(stamp))
+        assert experiment.main(words("train multi30k --split de_en --dry-run")) == status
+    # The names in a user's own file need not be those of sut-prepare.
+    splits = {"simple": "scan --cutoff 24", "other": "scan"}
+    own = {**_TOY_EXPERIMENT, "dataset": "scan", "prepare": splits}
+    (place / "mine.yaml").write_text(yaml.safe_dump(own))
+    mine = other.rename(place / "data-bin" / "mine-simple")
+    (mine / "prepared.json").write_text(json.dumps({"dataset": "scan", "split": "cutoff_24"}))
+    assert experiment.main(words("train mine.yaml --dry-run")) == 0

@@ -139,13 +139,16 @@ def test_trace(model: sut_fairseq.Model) -> None:
     pictures = trace.plot(head=1)
     assert {"encoder_halting", "decoder_cross_attention_head_1"} <= pictures.keys()
     assert pictures._repr_html_().count("<img ") == len(pictures)
-    with pytest.raises(InputError, match="`head` must be between 1 and"):
-        trace.plot(head=99)
+    for head in (99, 1.5):
+        with pytest.raises(InputError, match="`head` must be between 1 and"):
+            trace.plot(head=head)
 
 
 def test_pictures_are_written(model: sut_fairseq.Model, tmp_path: Path) -> None:
     paths = model.trace("jump", max_len=4).plot().save(tmp_path / "new", "svg")
     assert all(path.read_bytes().startswith(b"<?xml") for path in paths)
+    with pytest.raises(InputError, match="`ending` must be one of png, pdf, svg, but is gif"):
+        model.trace("jump", max_len=4).plot().save(tmp_path / "other", ".gif")
 
 
 @pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>", "<unk>"])

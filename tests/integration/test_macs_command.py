@@ -112,6 +112,11 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch sut_huge", "`--arch` must be an architecture that fairseq-train knows"),
         ("--arch sut_tiny --data somewhere", "--data needs a trained model: give --path"),
         ("--arch sut_tiny --vocab-size 3", "`--vocab-size` must be greater than"),
+        (
+            "--arch transformer --encoder-attention-heads 7",
+            "--arch transformer cannot be built with these flags (AssertionError: embed_dim must "
+            "be divisible by num_heads); `sut-options transformer` lists those that it has.",
+        ),
         (f"--arch sut_tiny --vocab-size {10**25}", "(4) and at most 10,000,000"),
         ("--arch sut_tiny --src-len 0", "`--src-len` must be between 1 and the model's maximum"),
         ("--arch ut_lm --tgt-len 9", "--tgt-len is for models with a decoder: leave it out."),
@@ -150,7 +155,7 @@ def test_refused(arguments: str, sentence: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("--gen-subset later", "Dataset not found: later"),
+        ("--gen-subset later", "has no split `later`: check --gen-subset"),
         ("--max-sentences 0", "`--max-sentences` must be at least 1, but is 0 instead."),
         ("--encoder-layers 2", "unknown arguments: --encoder-layers 2"),
         ("--alpha-threshold 0", "`alpha_threshold` must be greater than 0"),

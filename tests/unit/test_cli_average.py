@@ -286,6 +286,22 @@ def test_the_output_may_lie_in_the_run(tmp_path: Path) -> None:
         assert _averaged(output) == [1.5]
 
 
+def test_an_earlier_average_is_no_candidate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A log has a value for its number of updates, but nobody has validated it."""
+    run = _run(tmp_path / "run", [1.0, 2.0])
+    log = tmp_path / "train.log"
+    log.write_text("".join(LOGS["plain"].format(n=n, value=n) for n in (1, 2)))
+    assert main(["--from", str(run), "--best", "2", "--output", str(run / "checkpoint9.pt")]) == 0
+    select = ["--from", str(run), "--best", "2", "--metric", "bleu", "--maximize", "--log"]
+    capsys.readouterr()
+    assert main([*select, str(log), "--output", str(tmp_path / "mean.pt")]) == 0
+    shown = capsys.readouterr().out
+    assert "averaged 2 of 2 different checkpoints" in shown
+    assert "note: checkpoint9.pt is an average and is left out" in shown
+
+
 LOGS = {
     "plain": "2026-01-01 00:00:00 | INFO | valid | epoch 00{n} | valid on 'valid' subset "
     "| loss 9.9 | bleu {value} | wps 0 | num_updates {n}\n",

@@ -14,7 +14,7 @@ from sut_fairseq.experiments import curves, keeping, preparing, reading, records
 from sut_fairseq.experiments.evaluating import Asked, read_evaluations
 from sut_fairseq.experiments.settings import Choice
 from tests.unit.test_experiment_curves import LOG
-from tests.unit.test_experiment_tables import FORWARD, evaluate, run
+from tests.unit.test_experiment_tables import FORWARD, SESSION, evaluate, run
 
 
 def test_the_example_of_keep_names_a_run_as_train_does() -> None:
@@ -92,7 +92,13 @@ def test_runs_on_drawn_data_are_kept_by_their_splits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"seed": 2}, {"trainings": {"": {"lr": 2}}}, {"data": replace(FORWARD, digest="d")}]
+    "changes",
+    [
+        {"seed": 2},
+        {"trainings": {"": {"lr": 2}}},
+        {"data": replace(FORWARD, digest="d")},
+        {"sessions": [replace(SESSION, started="2026-11-23T10:00:00+00:00")]},  # a repetition
+    ],
 )
 def test_another_run_of_the_same_name_is_not_mixed_in(
     changes: dict[str, Any], tmp_path: Path
@@ -104,7 +110,7 @@ def test_another_run_of_the_same_name_is_not_mixed_in(
     records.write_record(runs[1], replace(records.read_record(runs[1]), **changes))
     kept = keeping.keep(runs[0], tmp_path / "kept")
     before = {path: path.read_bytes() for path in kept.iterdir()}
-    with pytest.raises(InputError, match="ctl-forward-ndr-1-5 holds a run of other settings than"):
+    with pytest.raises(InputError, match="ctl-forward-ndr-1-5 holds another run than"):
         keeping.keep(runs[1], tmp_path / "kept")
     assert {path: path.read_bytes() for path in kept.iterdir()} == before
 
@@ -120,8 +126,35 @@ def test_a_run_whose_length_was_changed_replaces_what_was_kept_of_it(tmp_path: P
     assert records.read_record(kept).length == "9 updates, planned for 5 updates before"
     begun = replace(record.sessions[0], started="2001-01-01T00:00:00+00:00")
     records.write_record(path, replace(longer, planned_before=["7 updates"], sessions=[begun]))
-    with pytest.raises(InputError, match="holds a run of other settings than"):
+    with pytest.raises(InputError, match="holds another run than"):
         keeping.keep(path, tmp_path / "kept")
+
+
+def test_a_run_that_went_on_replaces_what_was_kept_of_it(tmp_path: Path) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    keeping.keep(path, tmp_path / "kept")
+    later = replace(SESSION, started="2026-11-23T10:00:00+00:00")
+    record = replace(records.read_record(path), sessions=[SESSION, later])
+    records.write_record(path, record)
+    kept = keeping.keep(path, tmp_path / "kept")
+    assert [one.started for one in records.read_record(kept).sessions] == [
+        SESSION.started,
+        later.started,
+    ]
+
+
+def test_runs_are_kept_though_others_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2):
+        run(tmp_path, "ndr", seed, {"all": 90.0})
+    record = tmp_path / "ndr-1-5" / "run.json"
+    record.write_text(record.read_text().replace("finished", "killed"))
+    assert experiment.main(["keep", str(tmp_path), "--into", str(tmp_path / "kept")]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == f"{tmp_path / 'kept' / 'ctl' / 'ctl-forward-ndr-2-5'}\n"
+    assert "ndr-1-5 has not come to its end" in shown.err
+    assert shown.err.endswith("1 of 2 runs could not be kept, see above.\n")
 
 
 def test_a_kept_run_names_the_users_own_experiment_so_that_it_is_found(

@@ -189,6 +189,22 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 10
 
 
+@pytest.mark.parametrize("size", ["small", "long"])
+def test_train_and_matrix_put_a_cell_into_the_same_folder(
+    size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data-bin" / "cogs").mkdir(parents=True)
+    (tmp_path / "data-bin" / "cogs" / "dict.src.txt").touch()
+    out = tmp_path / "runs" / "matrix"
+    (planned,) = grid.runs(
+        GRID.only(["lstm"], ["cogs"]), size=size, seeds=[2], updates=None, out=out
+    )
+    line = ["train", "matrix/cogs", "--models", "lstm", "--seeds", "2", "--size", size]
+    assert experiment.main([*line, "--dry-run"]) == 0
+    assert f"--save-dir {planned.folder}/checkpoints" in capsys.readouterr().out
+
+
 def test_finished_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after the training is done for them all the same."""
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,7 @@ from sut_data.text.chunks import cores
 from sut_fairseq.checkpoints.progress import Progress
 from sut_fairseq.cli import _experiment_training, experiment
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import commands, grid, records, runs
+from sut_fairseq.experiments import commands, grid, preparing, reading, records, runs
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.provenance import Code, describe_computer
 from sut_fairseq.experiments.running import Trainer
@@ -87,6 +87,23 @@ def test_a_signal_while_a_training_is_started(
         started[0].kill()
 
 
+def test_a_signal_while_data_are_prepared(
+    told_to_stop: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = tmp_path / "told"
+    code = (
+        "import os, pathlib, signal, time\n"
+        f"told = pathlib.Path({str(told)!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: told.touch() or exit(143))\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "time.sleep(60)\n"
+    )
+    with pytest.raises(ToldToStop):
+        preparing.prepare(reading.read("scan"), None, None, [], (sys.executable, "-c", code))
+    assert told.exists()
+
+
 def test_a_refused_call_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +137,7 @@ def test_a_dry_run_says_what_the_training_would_refuse(
     assert capsys.readouterr().err == ""
     assert experiment.main([*line, "--updates", "7", "--dry-run"]) == 2
     shown = capsys.readouterr()
-    assert "--max-update 7" in shown.out
+    assert shown.out == ""
     assert "run holds a run of other settings: " in shown.err and "(9, now 7)" in shown.err
 
 

@@ -18,7 +18,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import preparing, reading
 from sut_fairseq.experiments.commands import Machine, Training, plan
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.published import published
+from sut_fairseq.experiments.published import is_usual, published
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice
 
@@ -247,9 +247,11 @@ def test_machines() -> None:
 
 def test_cuda_graphs_are_for_one_gpu() -> None:
     """A run whose experiment asks for them goes on without, and yours are left to fairseq-train."""
+    ndr = {gpus: trainings("ctl", "ndr", "paper", gpus)[-1] for gpus in (0, 1, 2)}
+    assert [mapping(one)["cuda-graphs"] for one in ndr.values()] == ["0", "1", "0"]
     on = {gpus: trainings("logical_inference", "sut", "gpu", gpus)[-1] for gpus in (0, 1, 2)}
     assert mapping(on[1])["cuda-graphs"] == "8"
-    assert all("cuda-graphs" not in mapping(on[gpus]) for gpus in (0, 2))
+    assert all(mapping(on[gpus])["cuda-graphs"] == "0" for gpus in (0, 2))
     assert all(one.settings == on[1].settings for one in on.values())
     yours = trainings("logical_inference", "sut", "gpu", 0, own=(("cuda-graphs", "4"),))[-1]
     assert mapping(yours)["cuda-graphs"] == "4" and yours.settings == on[1].settings
@@ -289,6 +291,34 @@ def test_published_numbers(
     assert published(reading.read("cogs"), data, "test", model, by) == {}
 
 
+@pytest.mark.parametrize(
+    ("split", "options", "usual"),
+    [
+        ("lists", ["--sizes 9 9 9"], True),
+        ("lists", [], False),  # the usual options are not those of the file
+        ("lists", ["--sizes 9 9 9", "--min-length 3"], False),  # which is of another split
+        ("short", ["--sizes 9 9 9", "--min-length 3"], True),
+        ("short", ["--sizes 9 9"], False),
+        ("generated", ["--min-length 3", "--sizes 9 9 9"], True),  # a name that the file has not
+        ("generated", ["--min-length 3"], False),
+    ],
+)
+def test_data_are_prepared_as_the_file_says(split: str, options: list[str], usual: bool) -> None:
+    prepare = {
+        "lists": "listops --sizes 9 9 9 --seed 2",
+        "short": "listops --min-length=3 --sizes 9 9 9 --processes 2",
+    }
+    experiment = replace(reading.read("listops"), prepare=prepare)
+    data = Data(folder="", dataset="listops", split=split, options=options)
+    assert is_usual(experiment, data) is usual
+
+
+def test_text_of_ones_own_has_no_options_in_its_stamp() -> None:
+    prepare = {"mine": "parallel_text --train a.src a.tgt --bpe 9 --joined"}
+    experiment = replace(reading.read("parallel_text"), prepare=prepare)
+    assert is_usual(experiment, Data(folder="data-bin/mine"))
+
+
 def test_published_numbers_like_training() -> None:
     """Some papers have numbers for sequences like those of training, which `valid` holds."""
     data = Data(folder="", dataset="ctl", split="backward")
@@ -318,6 +348,25 @@ def test_equal_macs() -> None:
             batch = untrained.random_batch(built, task, src_len=16, tgt_len=16)
             macs.append(count(built, [batch]).macs)
         assert macs[0] / macs[1] == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("more", "flags"),
+    [
+        (["--out", "x"], "--out"),
+        (["--split=length"], "--split"),
+        (["--limit", "9", "--cutoff", "24", "--out=x"], "--cutoff and --out"),
+    ],
+)
+def test_what_chooses_the_data_is_refused_after_the_dashes(
+    more: list[str], flags: str, tmp_path: Path
+) -> None:
+    """The command that is printed at the end would name another folder than the one made."""
+    cutoffs = reading.read("scan_cutoffs")
+    with pytest.raises(InputError, match=f"^after --: scan_cutoffs.yaml .*: leave {flags} out.$"):
+        preparing.prepare(cutoffs, None, tmp_path / "out", more, ("false",))
+    with pytest.raises(InputError, match="failed: it says why above"):
+        preparing.prepare(cutoffs, None, tmp_path / "out", ["--limit", "9"], ("false",))
 
 
 def test_a_quotation_without_an_end(tmp_path: Path) -> None:

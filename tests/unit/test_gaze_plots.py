@@ -106,7 +106,7 @@ def test_pictures_are_legible(queries: int, keys: int, length: int, mixed: bool)
     assert len(panels) == (4 if mixed else 3) and bar.get_ylabel() == "attention weight"
     table = next(panel for panel in panels if panel.get_title() == "numbers")
     names = [label.get_text() for label in table.get_xticklabels()]
-    assert names == [*(["%"] if mixed else []), "ρ mean", "ρ step", "ρ one", "μ", "σ"]
+    assert names == [*(["share"] if mixed else []), "ρ mean", "ρ step", "ρ one", "μ", "σ"]
     cells = [text.get_text() for text in table.texts]
     assert cells[-2] == "" and float(cells[-1]) == pytest.approx(
         float(given["spread"][-1]), abs=0.01

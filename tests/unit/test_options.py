@@ -74,5 +74,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert "architectures of the model universal_transformer\n" in capsys.readouterr().out
     assert main(["ut_tiny", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["model"] == "universal_transformer"
+    assert main(["--preset-only"]) == 2
+    assert "--preset-only is for one architecture: name it" in capsys.readouterr().err
     assert main(["sut_bse"]) == 2
     assert "task `sut_bse` here; the nearest are sut_base" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -25,6 +26,8 @@ OURS = (
     "sut_", "ut_", "ndr_", "compositional_", "location", "contextual_", "universal_transformer",
     "recurrent_", "encoder_classifier",
 )  # fmt: skip
+# Those of ours that share nothing: recurrent classifiers and models without words.
+WITHOUT_SHARING = re.compile(r"(recurrent_classifier|contextual_).*|ndr_\w+_(lstm|bilstm|dnc)")
 # Options that begin a line of the command that is printed.
 _FIRST = (
     "arch",
@@ -101,10 +104,11 @@ def training_words(
         first += ["--task", task]
     # An architecture may share what two dictionaries cannot, or not share what one could.
     sharing = []
-    if joined:
-        sharing = ["--share-all-embeddings"]
-    elif arch is None or arch.startswith(OURS):
-        sharing = ["--separate-embeddings"]
+    if not WITHOUT_SHARING.fullmatch(arch or ""):
+        if joined:
+            sharing = ["--share-all-embeddings"]
+        elif arch is None or arch.startswith(OURS):
+            sharing = ["--separate-embeddings"]
     lines = [first, ["--user-dir", user_dir(), *sharing]]
     for name, value in options.items():
         if name in _FIRST:

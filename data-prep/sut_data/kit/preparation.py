@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sut_data
-from sut_data.command_line import Parser, given_flags, whole_number
+from sut_data.command_line import Parser, flags, given, whole_number
 from sut_data.folders.making import check_fairseq, make_folder, report_current
 from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp
 from sut_data.folders.report import report
@@ -29,8 +29,13 @@ CODE = sorted(Path(sut_data.__file__).parent.rglob("*.py"))
 # Options; of every path what the files hold counts instead.
 WITHOUT_EFFECT = ("out", "raw", "processes", "parser")
 # Options that leave a data set what it is: some choose its split, which has a name in the stamp, a
-# seed draws other examples of the same kind, and subwords do not change the text.
-_USUAL = (*WITHOUT_EFFECT, "limit", "split", "direction", "cutoff", "reverse", "seed", "bpe")
+# seed draws other examples of the same kind, and subwords do not change the text. Of the user's own
+# files the stamp has no options.
+USUAL = (
+    *WITHOUT_EFFECT,
+    *("limit", "split", "direction", "cutoff", "reverse", "seed", "bpe"),
+    *("train", "valid", "test"),
+)
 
 
 def make_parser(
@@ -75,8 +80,8 @@ def refuse_options(args: argparse.Namespace, names: Iterable[str], reason: str) 
         names: of those options.
         reason: beside what, and why; the rest of the sentence.
     """
-    if flags := given_flags(args, names, args.parser):
-        args.parser.error(f"leave out {flags} {reason}")
+    if found := given(args, names, args.parser):
+        args.parser.error(f"leave out {flags(found)} {reason}")
 
 
 def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> str:
@@ -96,7 +101,7 @@ def own_options(args: argparse.Namespace) -> list[str]:
     """Return the options that make other sets than the usual ones, such as `--test-depths 7`."""
     found = []
     for name, value in vars(args).items():
-        if name in _USUAL or isinstance(value, Path) or value == args.parser.get_default(name):
+        if name in USUAL or isinstance(value, Path) or value == args.parser.get_default(name):
             continue
         values = value if isinstance(value, list) else [] if value is True else [value]
         found.append(" ".join([f"--{name.replace('_', '-')}", *map(str, values)]))

@@ -54,5 +54,5 @@ def main(program: str, argv: Sequence[str]) -> None:
 
     prepare(
         args, raw.values(), find_sets, Treatment(languages=(source, target)), name="multi30k",
-        split="de-en" if args.reverse else None,
+        split="de_en" if args.reverse else "en_de",
     )  # fmt: skip

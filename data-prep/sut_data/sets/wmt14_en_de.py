@@ -130,7 +130,9 @@ def plain(path: Path, folder: Path) -> Path:
 
 def is_sample(raw: Path | None) -> bool:
     """Whether a folder holds the sample rather than the official files."""
-    return raw is not None and any(raw.glob("train10k.en*"))
+    return raw is not None and any(
+        True for pattern in ("train10k.en*", "*/train10k.en*") for _ in raw.glob(pattern)
+    )
 
 
 def main(program: str, argv: Sequence[str]) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 import sut_fairseq
+from sut_data.command_line import leave_out
 from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._machine import processor
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings
-from sut_fairseq.errors import InputError
 
 
 def size(default: Any, text: str, kind: type = str) -> Any:
@@ -42,10 +42,8 @@ def refuse_changed(sizes: Any, names: Iterable[str], reason: str) -> None:
         InputError: `REASON: leave --length and --shares out.`
     """
     usual = type(sizes)()
-    changed = [name for name in names if getattr(sizes, name) != getattr(usual, name)]
-    if changed:
-        flags = " and ".join("--" + name.replace("_", "-") for name in changed)
-        raise InputError(f"{reason}: leave {flags} out.")
+    if changed := [name for name in names if getattr(sizes, name) != getattr(usual, name)]:
+        leave_out(changed, reason)
 
 
 NO_PATH = "without --path an untrained model and random words are measured"

@@ -4,7 +4,7 @@ A query is a SELECT clause and, in braces, conjuncts separated by ` . `: triples
 `subject predicate object` and `FILTER ( x != y )`. Their order means nothing. `simplify` merges
 triples: `?x0 M1 film.editor.film film.writer.film M2 M3` stands for the eight triples of two
 subjects, two predicates and two objects. No brackets are needed to read that, because entities
-(`?x0`, `M1`, `m_05zppz`) look different from predicates. `expand` is the inverse, up to order.
+(`?x0`, `M1`, `m_05zppz`) look different from predicates. `conjuncts` reads both forms.
 """
 
 from __future__ import annotations
@@ -65,12 +65,6 @@ def simplify(query: str) -> str:
     predicates = _group(((o, s), p) for (p, o), s in subjects.items())
     merged = sorted(" ".join((*s, *p, *o)) for (o, s), p in predicates.items())
     return _join(head, [*merged, *sorted(filters)])
-
-
-def expand(query: str) -> str:
-    """Return the query with one clause for each conjunct, sorted; see `conjuncts` for its input."""
-    head, clauses = _divide(query)
-    return _join(head, sorted({conjunct for clause in clauses for conjunct in _expand(clause)}))
 
 
 def _divide(query: str) -> tuple[str, list[list[str]]]:
