@@ -27,7 +27,6 @@ setup(
     },
     python_requires=">=3.11",
     classifiers=[
-        "Operating System :: MacOS",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.11",

@@ -25,7 +25,7 @@ def show_input_errors_as_sentences() -> None:
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
-        if is_hydra():
+        if "hydra" in PurePath(sys.argv[0]).name:
             # Hydra prints tracebacks itself, unless it is told to leave them to Python.
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
@@ -38,7 +38,26 @@ def is_command() -> bool:
 
 def is_hydra() -> bool:
     """Whether this program is fairseq-hydra-train."""
-    return "hydra" in PurePath(sys.argv[0] if sys.argv else "").name
+    name = PurePath(sys.argv[0] if sys.argv else "").name
+    return name in ("fairseq-hydra-train", "hydra_train.py")
+
+
+def divergence(reason: str) -> InputError | None:
+    """What a `FloatingPointError` of fairseq's trainer means, from its text.
+
+    It ends a training with gradients that are not finite, after the log has named the first modules
+    that made them so; but also one whose workers have other gradients than each other, for which
+    there is no sentence of ours (None), since fairseq's own says what to try.
+    """
+    if "inconsistent between workers" in reason:
+        if not re.search(r"= *-?(nan|inf)", reason):
+            return None
+        reason = "gradients are Nan/Inf"
+    return InputError(
+        f"the training diverged ({reason}): give --clip-norm 1 or a lower --lr, and go on from "
+        "checkpoint_last.pt or an earlier checkpoint, not from crash.pt; or start again with more "
+        "--warmup-updates."
+    )
 
 
 class _Sentences:
@@ -62,9 +81,7 @@ def _input_error(error: BaseException) -> InputError | None:
 
     fairseq's trainer puts one of its own in its place: it answers whatever is wrong with a
     checkpoint's parameters with "please ensure that the architectures match". And torch does not
-    know that it is the tasks of this package that give fairseq's models their words. The trainer's
-    `FloatingPointError` ends a training with gradients that are not finite, after the log has named
-    the first modules that made them so.
+    know that it is the tasks of this package that give fairseq's models their words.
     """
     if isinstance(error, InputError):
         return error
@@ -79,9 +96,6 @@ def _input_error(error: BaseException) -> InputError | None:
     if raised_in.partition(".")[0] not in ("fairseq", "fairseq_cli"):
         return None
     if isinstance(error, FloatingPointError):
-        return InputError(
-            f"the training diverged ({error}): go on from the last checkpoint with a lower --lr, "
-            "more --warmup-updates or --clip-norm."
-        )
+        return divergence(str(error))
     context = error.__context__
     return context if isinstance(context, InputError) else None

@@ -14,6 +14,7 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
+from sut_fairseq._excepthook import divergence
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_on_signals
 from sut_fairseq.errors import InputError
 
@@ -25,8 +26,14 @@ LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
 
 _fairseq_call_main = distributed_utils.call_main
 
-# At the end of a traceback.
-_INPUT_ERROR = re.compile(r"^(?:\w+\.)*InputError: (.*)\Z", re.DOTALL | re.MULTILINE)
+# The text of a traceback: between two exceptions, and the last of it.
+_CHAINED = re.compile(
+    r"\n\n(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):\n\n"
+)
+_RAISED = re.compile(
+    r"^(?:\w+\.)*(InputError|FloatingPointError): (.*)\Z", re.DOTALL | re.MULTILINE
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +51,25 @@ def call_main(cfg: Any, main: Callable[..., Any], **options: Any) -> None:
             raise SystemExit(UNFINISHED) from None
         raise
     except ProcessRaisedException as error:
-        # All that comes back is the text of the traceback.
-        sentence = _INPUT_ERROR.search(str(error))
-        if sentence is None:
+        meant = _meant(str(error))
+        if meant is None:
             raise
-        raise InputError(sentence[1].strip()) from None
+        raise meant from None
+
+
+def _meant(traceback: str) -> InputError | None:
+    """The `InputError` that the text of a traceback ends in or means, as `_excepthook` has it.
+
+    That text is all that comes back from a process.
+    """
+    *before, last = _CHAINED.split(traceback.rstrip())
+    if before and "Cannot load model parameters" in last:
+        last = before[-1]  # fairseq's trainer put its own in the place of ours
+    raised = _RAISED.search(last)
+    if raised is None:
+        return None
+    kind, text = raised.groups()
+    return InputError(text) if kind == "InputError" else divergence(text)
 
 
 class Stop:

@@ -211,7 +211,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
         "--size",
         default="small",
         metavar="NAME",
-        help="small: some 4 to 35 minutes of a CPU core for most cells; long: ten times as many "
+        help="small: some 4 to 60 minutes of a CPU core for most cells; long: ten times as many "
         "updates (default: small)",
     )
     cells.add_argument(

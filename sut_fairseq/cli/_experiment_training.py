@@ -78,14 +78,18 @@ def check(runs: Sequence[Run], arguments: argparse.Namespace, *, change_length: 
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """Let a job's end raise `ToldToStop` in the block, which tells what it runs to stop as well."""
+def stoppable(again: str = "goes on with the same command") -> Iterator[None]:
+    """Let a job's end raise `ToldToStop` in the block, which tells what it runs to stop as well.
+
+    Args:
+        again: what is said of starting it again.
+    """
     for number in _TO_STOP:
         signal.signal(number, _stop)
     try:
         yield
     except ToldToStop:
-        print(f"{PROGRAM_NAME}: interrupted; goes on with the same command.", file=sys.stderr)
+        print(f"{PROGRAM_NAME}: interrupted; {again}.", file=sys.stderr)
         raise
 
 

@@ -120,7 +120,7 @@ def average(arguments: argparse.Namespace) -> Report:
 def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: Path) -> Report:
     """Pick the best checkpoints of a folder."""
     if not infos:
-        raise InputError(f"`{arguments.folder}` holds no checkpoint besides the output.")
+        raise InputError(f"`{arguments.folder}` holds no checkpoint that is not an average.")
     stored = infos[0].metric
     log = None if arguments.log is None else Path(arguments.log)
     infos = with_metric(infos, arguments.metric, log)

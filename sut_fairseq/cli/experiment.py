@@ -98,7 +98,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 def _prepare(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
-    with stoppable():
+    with stoppable("the same command starts again"):
         folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
     usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
     size = [] if usual else ["--size", _SMALL]
@@ -178,7 +178,8 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
     other_set = "" not in (data.dataset, experiment.dataset) and data.dataset != experiment.dataset
     # Where there is one split, its name need not be sut-prepare's, nor in a file of the user's own.
     named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
-    other_split = data.split not in ("", split) and (named or data.split in experiment.splits)
+    there = data.split.replace("-", "_")  # a stamp of Multi30k has had `de-en`
+    other_split = there not in ("", split) and (named or there in experiment.splits)
     if other_set or other_split:
         raise InputError(
             f"{data.folder} holds {data.dataset} {data.split}, not {experiment.dataset} {split}: "

@@ -90,8 +90,12 @@ def prepare(
         )
     folder = out or folder_of(experiment, split)
     split = split_of(experiment, split)
-    words = split_line(experiment.prepare[split], f"{experiment.path}: prepare.{split}:")
-    fixed = {"out", "split", *by_option(words)}
+    lines = {
+        name: split_line(line, f"{experiment.path}: prepare.{name}:")
+        for name, line in experiment.prepare.items()
+    }
+    words = lines[split]
+    fixed = {"out", "split", *(option for line in lines.values() for option in by_option(line))}
     if given := [name for name in by_option(more) if name in fixed]:
         leave_out(
             given,

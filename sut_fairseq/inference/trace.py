@@ -7,6 +7,7 @@ import html
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,8 +146,9 @@ class SentenceTrace:
 
         if head is not None:
             most = min((maps.shape[1] for maps in self.attention.values()), default=1)
-            requirement = f"between 1 and {most}, the number of heads"
-            check(isinstance(head, int) and 1 <= head <= most, "head", requirement, head)
+            whole = isinstance(head, Integral) and not isinstance(head, bool)
+            requirement = f"a whole number between 1 and {most}, the number of heads"
+            check(whole and 1 <= head <= most, "head", requirement, head)
         return Figures(trace_plots.sentence_figures(self.answered, head))
 
 

@@ -116,8 +116,9 @@ def test_divergence(arch: str, data: Path, tmp_path: Path) -> None:
     assert re.search(r"(NaN|Inf) detected in output of \w+", finished.stdout)
     assert_refused(
         finished,
-        "the training diverged (gradients are Nan/Inf): go on from the last checkpoint with a "
-        "lower --lr, more --warmup-updates or --clip-norm.",
+        "the training diverged (gradients are Nan/Inf): give --clip-norm 1 or a lower --lr, and go "
+        "on from checkpoint_last.pt or an earlier checkpoint, not from crash.pt; or start again "
+        "with more --warmup-updates.",
     )
 
 

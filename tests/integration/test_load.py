@@ -140,7 +140,7 @@ def test_trace(model: sut_fairseq.Model) -> None:
     assert {"encoder_halting", "decoder_cross_attention_head_1"} <= pictures.keys()
     assert pictures._repr_html_().count("<img ") == len(pictures)
     for head in (99, 1.5):
-        with pytest.raises(InputError, match="`head` must be between 1 and"):
+        with pytest.raises(InputError, match="`head` must be a whole number between 1 and"):
             trace.plot(head=head)
 
 

@@ -108,12 +108,40 @@ def test_the_sentence_of_the_processes_that_were_started(monkeypatch: pytest.Mon
     with pytest.raises(InputError) as error:
         stopping.call_main(None, refuse)
     assert str(error.value) == "`top_k` is 9:\ntake 2, process 0."
-    with pytest.raises(ProcessRaisedException, match="could not convert string to float"):
-        stopping.call_main(None, float_of_a_word)
+    with pytest.raises(InputError) as error:
+        stopping.call_main(None, refuse_as_fairseq)
+    assert str(error.value) == "other words"
+    with pytest.raises(InputError, match=r"the training diverged \(gradients are Nan/Inf\): "):
+        stopping.call_main(None, diverge)
+    for other in (float_of_a_word, disagree):
+        with pytest.raises(ProcessRaisedException):
+            stopping.call_main(None, other)
+
+
+def refuse_as_fairseq(rank: int) -> None:
+    """Its trainer puts an exception of its own in the place of ours."""
+    try:
+        raise InputError("other words")
+    except InputError:
+        raise Exception("Cannot load model parameters from checkpoint x")  # noqa: B904
+
+
+def diverge(rank: int) -> None:
+    raise FloatingPointError("gradients are Nan/Inf")
+
+
+def disagree(rank: int) -> None:
+    raise FloatingPointError(
+        "Fatal error: gradients are inconsistent between workers\nrank 0 = 0.2"
+    )
 
 
 def float_of_a_word(rank: int) -> None:
-    float("word")
+    """Its `InputError` was dealt with: what ends the process is something else."""
+    try:
+        raise InputError("dealt with")
+    except InputError:
+        float("word")
 
 
 CHECKPOINTS = SimpleNamespace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +57,20 @@ def test_nothing_else_is_touched(program: str, run_as: Callable[[str], None]) ->
     run_as(program)
     show_input_errors_as_sentences()
     assert sys.excepthook is old_hook
+
+
+@pytest.mark.parametrize(
+    ("program", "refused"),
+    [("fairseq-hydra-train", True), ("fairseq_cli/hydra_validate.py", False)],
+)
+def test_architectures_where_all_options_have_values(
+    program: str, refused: bool, run_as: Callable[[str], None]
+) -> None:
+    """A configuration's are the model's; those of a checkpoint are what it was trained with."""
+    run_as(program)
+    given = Namespace(_name="sut_tiny", encoder_layers=3)
+    with pytest.raises(InputError) if refused else contextlib.nullcontext():
+        ARCH_CONFIG_REGISTRY["sut_tiny"](given)
 
 
 def ours(registry: dict[str, Any]) -> dict[str, Any]:

@@ -365,6 +365,9 @@ def test_what_chooses_the_data_is_refused_after_the_dashes(
     cutoffs = reading.read("scan_cutoffs")
     with pytest.raises(InputError, match=f"^after --: scan_cutoffs.yaml .*: leave {flags} out.$"):
         preparing.prepare(cutoffs, None, tmp_path / "out", more, ("false",))
+    # It is on the line of the other split.
+    with pytest.raises(InputError, match="leave --reverse out"):
+        preparing.prepare(reading.read("multi30k"), "en_de", tmp_path, ["--reverse"], ("false",))
     with pytest.raises(InputError, match="failed: it says why above"):
         preparing.prepare(cutoffs, None, tmp_path / "out", ["--limit", "9"], ("false",))
 
