@@ -93,7 +93,7 @@ def check_multi30k(repository: Path, tmp_path: Path, raw: Path) -> None:
     assert (out / "dict.src.txt").read_bytes() == (out / "dict.tgt.txt").read_bytes()
 
     stamp = json.loads((out / "prepared.json").read_text())
-    assert stamp["dataset"] == "multi30k" and "split" not in stamp and stamp["limited"] is True
+    assert (stamp["dataset"], stamp["split"], stamp["limited"]) == ("multi30k", "en_de", True)
 
     second = run(repository, tmp_path, "multi30k.sh", *words)
     assert "is up to date" in second.stdout
