@@ -180,7 +180,13 @@ def _by_groups(
 def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -> None:
     """Evaluate a run by groups of sentences, print the results and keep them."""
     line, begun = evaluating.command(run, record, experiment, asked), records.stamp()
-    evaluate_command.run(line)
+    try:
+        evaluate_command.run(line)
+    except InputError as error:
+        # It names options of `sut-evaluate`.
+        threshold = "--sweep" if asked.alpha_threshold is None else "--alpha-threshold"
+        sentence = str(error).replace("--gen-subset", "--subset")
+        raise InputError(sentence.replace("--thresholds", threshold)) from error
     evaluating.keep(run, record, experiment, asked, begun)
     print(f"rows: {run / asked.name()}.csv, picture: {run / asked.name()}.png")
 

@@ -24,6 +24,7 @@ _OF_TRAINING = frozenset(
 )
 _LOSSES = frozenset({"loss", "nll_loss"})
 _ENTRY = re.compile(r"\| INFO \| ([\w.-]+) \| (.*)$")
+_OF_SUBSET = re.compile(r"valid on '([\w.-]+)' subset|\"([\w.-]+)_num_updates\"")
 _TRAIN_INNER = "train_inner"  # the training set, every --log-interval updates
 
 
@@ -47,6 +48,8 @@ class Point:
 def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Point]:
     """The points that a log holds, in order; the log is in fairseq's JSON or its plain format.
 
+    It is what fairseq-train prints, or what it writes with `--log-file`.
+
     Where a training was interrupted and went on, updates that were made twice count once, as they
     were made the last time.
 
@@ -58,11 +61,10 @@ def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Poi
     found: dict[tuple[int, str, str], float] = {}
     epochs: dict[tuple[int, str, str], float] = {}
     for line in lines:
-        match = _ENTRY.search(line.rstrip())
-        if match is None:
-            continue
-        logger = match[1]
-        entry = _entry(logger, match[2])
+        text = line.rstrip()
+        match = _ENTRY.search(text)
+        logger, text = (match[1], match[2]) if match else (_logger_of(text), text)
+        entry = _entry(logger, text)
         updates = entry.pop("num_updates", None)
         if updates is None or (logger == TRAIN and not all_of_training):
             continue
@@ -79,6 +81,14 @@ def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Poi
     often = {measure for _, subset, measure in found if subset == TRAIN}
     found |= {key: value for key, value in epochs.items() if key[2] not in often}
     return sorted(Point(*key, value) for key, value in found.items())
+
+
+def _logger_of(text: str) -> str:
+    """Whose entry a line of fairseq's `--log-file` is, which says nothing but the entry."""
+    of_subset = _OF_SUBSET.search(text)
+    if of_subset:
+        return of_subset[1] or of_subset[2]
+    return TRAIN if " | " in text else _TRAIN_INNER
 
 
 def _entry(logger: str, text: str) -> dict[str, Any]:

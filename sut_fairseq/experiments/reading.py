@@ -73,37 +73,41 @@ def read(name: str) -> Experiment:
                 f"there is no experiment `{name}`{nearest(name, known())}: there are "
                 f"{', '.join(known())}, and your own by the path of a .yaml file."
             )
-    documents: dict[str, Document] = {}
-    places: dict[str, Place] = {}
-    _collect(path, documents, places, ())
-    return _resolve(path, documents, places[path.stem])
+    documents: dict[Path, Document] = {}
+    place = _collect(path, documents, ())
+    stems = [file.stem for file in documents]
+    named = {
+        file.stem if is_ours(file) or stems.count(file.stem) == 1 else str(file): document
+        for file, document in documents.items()
+    }
+    return _resolve(path, named, place)
 
 
-def _collect(
-    path: Path,
-    documents: dict[str, Document],
-    places: dict[str, Place],
-    below: tuple[str, ...],
-) -> None:
-    """Read a file after those that it extends; each once."""
-    name = path.stem
-    if name in below:
-        raise InputError(f"{path} extends itself: {' -> '.join((*below, name))}.")
-    if name in documents:
-        return
+def _collect(path: Path, documents: dict[Path, Document], below: tuple[Path, ...]) -> Place:
+    """Read a file after those that it extends, each once; its place.
+
+    What a file extends is beside it or one of ours, so that a `scan.yaml` can extend our `scan`.
+    """
     content, place = read_yaml(path)
     document = build(Document, content if content is not None else {}, place)
+    below = (*below, path.resolve())
     for other in document.extends:
-        beside = path.parent / f"{other}.yaml"
-        base = beside if beside.is_file() else FOLDER / f"{other}.yaml"
-        if not base.is_file():
+        files = (folder / f"{other}.yaml" for folder in (path.parent, FOLDER))
+        found = [file.resolve() for file in files if file.is_file()]
+        if not found:
             there = [one.stem for folder in {path.parent, FOLDER} for one in folder.glob("*.yaml")]
             raise InputError(
                 f"{place / 'extends'}: there is no file {other}.yaml{nearest(other, there)} in "
                 f"{path.parent}, nor in {FOLDER}."
             )
-        _collect(base, documents, places, (*below, name))
-    documents[name], places[name] = document, place
+        base = next((file for file in found if file != below[-1]), found[0])
+        if base in below:
+            names = (file.stem for file in (*below, base))
+            raise InputError(f"{path} extends itself: {' -> '.join(names)}.")
+        if base not in documents:
+            _collect(base, documents, below)
+    documents[below[-1]] = document
+    return place
 
 
 def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experiment:

@@ -18,8 +18,8 @@ from sut_fairseq.experiments.records import Record, read_record
 from sut_fairseq.experiments.schema import Experiment, shown
 
 COLUMNS = (
-    *("data", "split", "model", "size", "subset", "group", "measure", "first run", "seeds", "each"),
-    *("mean", "deviation", "paper"),
+    *("data", "split", "model", "size", "changes", "subset", "group", "measure", "first run"),
+    *("seeds", "each", "mean", "deviation", "paper"),
 )
 
 
@@ -88,11 +88,14 @@ class Group:
         ]
         if record.without:
             words.append(f"without {record.without}")
-        if record.own_length:
-            words.append(record.length)
-        if record.options:
-            words.append(shlex.join(option_words(record.options)))
-        return ", ".join(words)
+        return ", ".join([*words, *self._changes()])
+
+    def _changes(self) -> list[str]:
+        """What the runs have otherwise than their size: length and options."""
+        record = self.first
+        length = [record.length] if record.own_length else []
+        options = [shlex.join(option_words(record.options))] if record.options else []
+        return length + options
 
     def finished(self) -> Group | None:
         """Those of the runs that have come to their end; None if there are none."""
@@ -153,7 +156,8 @@ class Group:
         """Rows as text by column (`COLUMNS`); `subset` is what that column says."""
         record = self.first
         model = record.model + (f" without {record.without}" if record.without else "")
-        about = (record.data.dataset or self.experiment.name, record.data.split, model, record.size)
+        data = (record.data.dataset or self.experiment.name, record.data.split)
+        about = (*data, model, record.size, ", ".join(self._changes()))
         return [
             dict(
                 zip(

@@ -217,8 +217,8 @@ class Experiment:
     Attributes:
         name: of its file, without the ending.
         path: its file.
-        documents: the files that its settings come from, by name; each stands after those that it
-            extends, so the experiment's own is the last one.
+        documents: the files that its settings come from, by name, or by path where another has its
+            name; each stands after those that it extends, so the experiment's own is the last one.
         models: what each model is; the first one is the default.
         prepare: arguments of `sut-prepare` by split; the first one is the default.
         generate: where the task draws its data itself, its options by split; no folder then.
@@ -247,6 +247,11 @@ class Experiment:
     published: list[Published]
     summaries: list[Summary]
     claims: list[Claim]
+
+    @property
+    def own_file(self) -> str:
+        """The key of its own file in `documents`."""
+        return next(reversed(self.documents))
 
     @property
     def splits(self) -> list[str]:

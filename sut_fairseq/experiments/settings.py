@@ -209,7 +209,7 @@ def _rows(
         patterns = row.split()
         for pattern in patterns:
             # What a shared file says about models that this experiment has not got is for others.
-            if file == experiment.path.stem and not fnmatch.filter(experiment.models, pattern):
+            if file == experiment.own_file and not fnmatch.filter(experiment.models, pattern):
                 raise InputError(
                     f"{experiment.path}: {place}: there is no model `{pattern}`"
                     f"{nearest(pattern, experiment.models)}."

@@ -101,7 +101,8 @@ def test_seeds_side_by_side(place: Path) -> None:
         assert sum(int(row["sentences"]) for row in groups) == int(total["sentences"]) == 24
         assert (one / "test-by-target_length.png").stat().st_size > 0
     table = call(place, "compare runs/scan --csv rows.csv").stdout.splitlines()
-    assert len(table) == 2 and table[1].split()[:5] == words("scan simple sut small test")
+    assert len(table) == 2
+    assert table[1].split()[:7] == words("scan simple sut small 3 updates test")
     (row,) = rows_of(place / "rows.csv")
     assert row["seeds"] == "1 2" and row["deviation"] != ""
     call(place, "report runs --out page.md")
@@ -111,6 +112,8 @@ def test_seeds_side_by_side(place: Path) -> None:
     )
     assert f"| {read_record(runs[1]).data.digest} |" in page
 
+    refused = call(place, "evaluate", runs[0], "--alpha-threshold", 3, ok=False).last_line
+    assert "`--alpha-threshold` must be greater than 0, at most 1" in refused
     call(place, "evaluate", runs[0], "--sweep", "--max-sentences", 3)
     rows = rows_of(runs[0] / "test-thresholds-first-3.csv")
     assert [row["alpha_threshold"] for row in rows] == [

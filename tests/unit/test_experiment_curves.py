@@ -46,10 +46,13 @@ LOGS_OF_ALL = {
 }
 
 
+@pytest.mark.parametrize("log_file", [False, True])
 @pytest.mark.parametrize("kind", LOGS_OF_ALL)
-def test_curves_with_all_of_training(kind: str) -> None:
-    """In both formats; epochs stand for what is logged at no other time."""
+def test_curves_with_all_of_training(kind: str, log_file: bool) -> None:
+    """In both formats, printed or in a `--log-file`; epochs stand for what is never else logged."""
     lines = LOGS_OF_ALL[kind].splitlines()
+    if log_file:
+        lines = [line.split(" | ", 3)[-1] for line in lines]
     assert curves.read_log(lines, all_of_training=True) == [
         curves.Point(2, "train", "lr", 0.1),
         curves.Point(2, "train", "nll_loss", 3.5),

@@ -83,6 +83,22 @@ def test_merge_rules(tmp_path: Path) -> None:
     assert origin.place == "base: model_settings.a"
 
 
+def test_a_file_of_the_same_name_as_ours(tmp_path: Path) -> None:
+    """A copy can build on what it is named after, and two files of one name are told apart."""
+    mine = tmp_path / "scan.yaml"
+    mine.write_text("extends: scan\nsettings: {patience: 7}\n")
+    (tmp_path / "other").mkdir()
+    path = tmp_path / "other" / "scan.yaml"
+    path.write_text(f"extends: {tmp_path / 'scan'}\nsettings: {{update-freq: 3}}\n")
+    choice = Choice("ut", "small")
+    one = compose(reading.read(str(mine)), choice)
+    assert (one["patience"].value, one["patience"].place) == (7, f"{mine}: settings")
+    assert one["max-update"].place == "scan: sizes.small.settings"
+    two = compose(reading.read(str(path)), choice)
+    assert two["patience"] == one["patience"]
+    assert two["update-freq"].place == f"{path}: settings"
+
+
 def test_a_size_like_another(tmp_path: Path) -> None:
     """It has the models, stages and both levels of settings of the other, unless it has its own."""
     (tmp_path / "base.yaml").write_text(
