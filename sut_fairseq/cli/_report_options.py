@@ -17,7 +17,13 @@ SPLIT = "test"  # unless the user names another one
 _HEADS = ("head", "maximum")
 _SEARCH = ("beam", "max_len")
 # Filled in once it is known which options were given.
-_DEFAULTS = {"beam": 1, "max_len": 200, "max_tokens": 4096, "format": ["png", "pdf"]}
+_DEFAULTS = {
+    "beam": 1,
+    "max_len": 200,
+    "gen_subset": SPLIT,
+    "max_tokens": 4096,
+    "format": ["png", "pdf"],
+}
 
 
 def make_parser() -> Parser:
@@ -110,10 +116,9 @@ def _subject(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--gen-subset",
-        default=SPLIT,
         metavar="SPLIT",
-        help="which split (default: %(default)s); with --steps-by, but for a page, also several, "
-        "with commas",
+        help=f"which split (default: {SPLIT}); with --steps-by, but for a page, also several, with "
+        "commas",
     )
     group.add_argument(
         "--max-sentences",
@@ -230,6 +235,8 @@ def check_options(arguments: argparse.Namespace) -> None:
         if not (arguments.steps_by or arguments.experts):
             reason = "only --steps-by, --experts and pages go through the sentences of a split"
             refuse(arguments, ("max_sentences", "max_tokens"), reason)
+        if arguments.sentence:
+            refuse(arguments, ("gen_subset",), "--sentence is of no split")
     if arguments.serve is not None:
         refuse(arguments, ("out", "target"), "a served page is not written")
     named = len(arguments.sentence or arguments.number or ())

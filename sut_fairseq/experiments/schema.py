@@ -251,7 +251,7 @@ class Experiment:
     @property
     def own_file(self) -> str:
         """The key of its own file in `documents`."""
-        return next(reversed(self.documents))
+        return list(self.documents)[-1]
 
     @property
     def splits(self) -> list[str]:

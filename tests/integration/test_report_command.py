@@ -224,6 +224,7 @@ BAD_INPUT = {
     "--steps-by length --head 1": "--steps-by draws no sentence: leave --head out",
     "--steps-by length --experts": "--steps-by and --experts draw different things",
     "--experts --number 2": "--experts draws no sentence: leave --number out",
+    "--sentence a --gen-subset valid": "--sentence is of no split: leave --gen-subset out",
     "--experts --beam 1": "--experts draws no sentence: leave --beam out",
     "--steps-by length --beam 2 --max-len 9": "draws no sentence: leave --beam and --max-len out",
     "--sentence a --target x --max-len 9": "with --target nothing is generated: leave --max-len",

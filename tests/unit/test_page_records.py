@@ -201,13 +201,16 @@ def test_experts_of_a_split_by_hand(layout: str) -> None:
 
 def test_curves_are_thinned_and_have_numbers_only() -> None:
     points = [(number, "train", "loss", float(number)) for number in range(1, 1001)]
-    broken = [(1, "valid", "bleu", math.nan), (2, "valid", "bleu", 3.0)]
-    record = training.training_record("train.log", [*points, *broken])
-    assert record["log"] == "train.log"
-    assert record["curves"]["bleu"] == {"valid": [(2, 3.0)]}
+    broken = [(1, "valid", "bleu", math.nan), (2, "valid", "bleu", 3.0), (3, "valid", "bleu", 4.0)]
+    alone = [(1, "valid", "nll_loss", 1.0), (1, "test", "nll_loss", 1.0)]
+    record = training.training_record("train.log", [*points, *broken, *alone])
+    assert record is not None and record["log"] == "train.log"
+    assert record["curves"].keys() == {"loss", "bleu"}
+    assert record["curves"]["bleu"] == {"valid": [(2, 3.0), (3, 4.0)]}
     thinned = record["curves"]["loss"]["train"]
     assert training.MOST_POINTS / 2 < len(thinned) <= training.MOST_POINTS
     assert thinned[0] == (1, 1.0) and thinned[-1] == (1000, 1000.0)
+    assert training.training_record("train.log", alone) is None
 
 
 def test_json_cannot_end_its_element() -> None:

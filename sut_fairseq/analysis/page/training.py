@@ -12,7 +12,9 @@ MOST_POINTS = 300  # of a curve
 Curve = list[tuple[int, float]]
 
 
-def training_record(log: str, points: Iterable[tuple[int, str, str, float]]) -> dict[str, Any]:
+def training_record(
+    log: str, points: Iterable[tuple[int, str, str, float]]
+) -> dict[str, Any] | None:
     """The curves of a training.
 
     Args:
@@ -21,19 +23,18 @@ def training_record(log: str, points: Iterable[tuple[int, str, str, float]]) -> 
 
     Returns:
         `log`, and `curves`: by measure, by set ("train", "valid", ...), points of (updates, value),
-        at most `MOST_POINTS`.
+        at most `MOST_POINTS`. Measures without two points on a set are left out; None if all are.
     """
     curves: defaultdict[str, defaultdict[str, Curve]] = defaultdict(lambda: defaultdict(list))
     for updates, subset, measure, value in points:
         if math.isfinite(value):
             curves[measure][subset].append((updates, value))
-    return {
-        "log": log,
-        "curves": {
-            measure: {subset: _thinned(points) for subset, points in by_set.items()}
-            for measure, by_set in curves.items()
-        },
+    drawn = {
+        measure: {subset: _thinned(points) for subset, points in by_set.items()}
+        for measure, by_set in curves.items()
+        if any(len(points) > 1 for points in by_set.values())
     }
+    return {"log": log, "curves": drawn} if drawn else None
 
 
 def _thinned(points: Curve) -> Curve:

@@ -45,7 +45,6 @@ function trainingSection() {
   const { curves } = page.training;
   const rank = (metric) => (FIRST.includes(metric) ? FIRST.indexOf(metric) : FIRST.length);
   const metrics = Object.keys(curves)
-    .filter((metric) => Object.values(curves[metric]).some((points) => points.length > 1))
     .filter((metric) => metric !== "loss" || !curves.nll_loss)
     .sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
   const charts = (some) => make("div", { class: "charts" }, some.map(trainingChart));
