@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.analysis import trade_off_plots
-from sut_fairseq.analysis.drawing import Axes, Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, literal_text
 from sut_fairseq.tasks.columns import order_of
 
 Rows = Sequence[Mapping[str, Any]]
@@ -26,7 +26,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     everything = [row for row in rows if row["group"] == "all"]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     if _is_sweep(rows):
-        _sweep(figure.subplots(), everything, result["measure"])
+        _sweep(figure, everything, result["measure"])
     else:
         groups = [row for row in rows if row["group"] != "all"]
         _by_group(figure, groups or everything, result)
@@ -49,7 +49,7 @@ def _is_sweep(rows: Rows) -> bool:
     return len({row["alpha_threshold"] for row in rows}) > 1
 
 
-def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
+def _sweep(figure: Figure, rows: Rows, measure: str) -> None:
     curves = []
     for mode in dict.fromkeys(row["mode"] for row in rows):
         points = [
@@ -65,7 +65,7 @@ def _sweep(axes: Axes, rows: Rows, measure: str) -> None:
         label = {"reference": "on the reference", "search": "in search"}[mode]
         curves.append(trade_off_plots.Curve(label, points))
     score = "BLEU on tokens" if "bleu" in rows[0] else f"{measure}, %"
-    trade_off_plots.draw_into(axes, curves, score)
+    trade_off_plots.draw_into(figure, curves, score)
 
 
 def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:

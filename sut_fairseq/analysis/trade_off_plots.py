@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sut_fairseq.analysis.drawing import Axes, Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, literal_text
+
+_APART = 0.05  # of the width: labels that are closer to one another would not be readable
 
 
 class Point(NamedTuple):
@@ -42,33 +45,47 @@ def draw(curves: Sequence[Curve], score: str, title: str, path: Path) -> None:
         title: above the picture.
         path: of the picture.
     """
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    draw_into(figure.subplots(), curves, score)
+    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+    draw_into(figure, curves, score)
     figure.suptitle(title, fontsize="medium")
     figure.savefig(path, dpi=150)
 
 
-def draw_into(axes: Axes, curves: Sequence[Curve], score: str) -> None:
-    """Draw curves into axes, the seconds of each dashed on an axis of their own."""
-    clock = axes.twinx()
-    clock.set_ylabel("seconds (dashed)")
+def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:
+    """Draw curves into an empty figure: scores above, seconds below."""
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    places = [100 * point.skipped for curve in curves for point in curve.points]
+    least = _APART * (max(places) - min(places))
     for curve in curves:
         skipped = [100 * point.skipped for point in curve.points]
         scores = [point.score for point in curve.points]
-        seconds = [point.seconds for point in curve.points]
-        (line,) = axes.plot(skipped, scores, marker="o", label=curve.label)
-        clock.plot(skipped, seconds, marker=".", linestyle="--", color=line.get_color(), alpha=0.6)
-        for x, y, point in zip(skipped, scores, curve.points):
-            axes.annotate(
-                f"{point.threshold:g}",
-                (x, y),
+        above.plot(skipped, scores, marker=".", label=curve.label)
+        below.plot(skipped, [point.seconds for point in curve.points], marker=".")
+        for place, height, threshold in _labelled(zip(skipped, scores, curve.points), least):
+            above.annotate(
+                f"{threshold:g}",
+                (place, height),
                 textcoords="offset points",
-                xytext=(0, 5),
+                xytext=(0, 4),
                 fontsize="x-small",
                 ha="center",
             )
-    axes.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
-    axes.set_ylabel(score)
-    clock.set_ylim(bottom=0)
-    axes.grid(alpha=0.3)
-    axes.legend(loc="lower left")  # both fall, if at all, to the right
+    above.set_ylabel(score)
+    below.set_ylabel("seconds")
+    below.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
+    below.set_ylim(bottom=0)
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+    if len(curves) > 1:
+        figure.legend(loc="outside lower center", fontsize="small")
+
+
+def _labelled(
+    points: Iterable[tuple[float, float, Point]], least: float
+) -> Iterator[tuple[float, float, float]]:
+    """Place, height and threshold of points that are far enough apart to be read."""
+    before = math.inf
+    for place, height, point in sorted(points):
+        if abs(place - before) > least:
+            before = place
+            yield place, height, point.threshold

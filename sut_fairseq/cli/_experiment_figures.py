@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,8 +104,9 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     from sut_fairseq.analysis import trade_off_plots
 
     swept = [sweep for group in groups for sweep in group.sweeps()]
+    lengths = {sweep.group.first.length for sweep in swept}
     curves = [
-        trade_off_plots.Curve(" ".join(filter(None, (*_names(sweep), mode))), points)
+        trade_off_plots.Curve(" ".join(filter(None, (*_names(sweep, lengths), mode))), points)
         for sweep in swept
         for mode, points in _points(sweep).items()
     ]
@@ -117,9 +118,11 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     return True
 
 
-def _names(sweep: Evaluations) -> tuple[str, ...]:
+def _names(sweep: Evaluations, lengths: Collection[str]) -> tuple[str, ...]:
+    """What tells a sweep from the others; of trainings of several lengths also that."""
     record = sweep.group.first
-    return record.data.split, record.model, f"on {sweep.asked.subset}"
+    length = f"({record.planned})" if len(lengths) > 1 else ""
+    return record.data.split, record.model, length, f"on {sweep.asked.subset}"
 
 
 def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:

@@ -25,7 +25,7 @@ from sut_fairseq.analysis.complexity import (
     count,
     without_padding,
 )
-from sut_fairseq.analysis.depth import units_with_threshold
+from sut_fairseq.analysis.depth import skipped, units_with_threshold
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError
@@ -203,9 +203,7 @@ def report(complexity: Complexity) -> dict[str, Any]:
         "target_tokens": complexity.target_tokens,
     }
     if complexity.halting:
-        run_steps = sum(float(h.steps_run) for h in complexity.halting.values())
-        possible = sum(float(h.steps_possible) for h in complexity.halting.values())
-        result["skipped"] = 1 - run_steps / possible
+        result["skipped"] = skipped(complexity.halting.values())
         result["halting"] = {
             stack: {
                 "depth": float(h.depth),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sut_fairseq.analysis import trade_off_plots
+from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.cli import _experiment_evaluation, _experiment_figures, experiment
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
@@ -106,14 +107,14 @@ def test_seeds_of_the_same_settings_are_put_together(tmp_path: Path) -> None:
     evaluate(runs[0], FORWARD, {"all": 7}, Asked(by="depth", steps=6))
     groups = results.collect(runs)
     assert lines(results.table(groups, [], by_group=False)) == [
-        "ctl forward ndr small test all percent ndr-1-5 1 2 100.00 98.00 99.00 1.41 100",
-        "ctl forward rel small test all percent rel-1-5 1 20.00 20.00 23",
-        "ctl forward ndr small test all percent ndr-1-9 1 97.00 97.00 100",
-        "ctl backward ndr small test all percent ndr-3-5 3 2.00 2.00 100",
+        "ctl forward ndr small 5 updates test all percent ndr-1-5 1 2 100.00 98.00 99.00 1.41 100",
+        "ctl forward rel small 5 updates test all percent rel-1-5 1 20.00 20.00 23",
+        "ctl forward ndr small 9 updates test all percent ndr-1-9 1 97.00 97.00 100",
+        "ctl backward ndr small 5 updates test all percent ndr-3-5 3 2.00 2.00 100",
     ]
     assert lines(results.table(groups[:1], [], by_group=True)) == [
-        "ctl forward ndr small test 9 percent ndr-1-5 1 2 100.00 96.00 98.00 2.83",
-        "ctl forward ndr small test all percent ndr-1-5 1 2 100.00 98.00 99.00 1.41 100",
+        "ctl forward ndr small 5 updates test 9 percent ndr-1-5 1 2 100.00 96.00 98.00 2.83",
+        "ctl forward ndr small 5 updates test all percent ndr-1-5 1 2 100.00 98.00 99.00 1.41 100",
     ]
 
 
@@ -252,6 +253,15 @@ def test_sweeps_show_what_they_skip_and_take(tmp_path: Path) -> None:
     draw = replace(DRAW_NOTHING, trade_offs=lambda groups, picture: True)
     pages.write(results.collect(paths), tmp_path, draw)
     assert "(pictures/ctl-trade-off.png)" in (tmp_path / "ctl.md").read_text()
+
+
+def test_labels_that_would_cover_one_another_are_left_out() -> None:
+    figure = Figure()
+    places = [(0.9, 0.3), (0.8, 0.301), (0.4, 0.6), (0.1, 0.9)]
+    points = [trade_off_plots.Point(threshold, 90, skipped, 1) for threshold, skipped in places]
+    trade_off_plots.draw_into(figure, [trade_off_plots.Curve("ndr", points)], "accuracy")
+    assert [label.get_text() for label in figure.axes[0].texts] == ["0.9", "0.4", "0.1"]
+    assert not figure.legends
 
 
 def test_a_sweep_without_costs_is_not_drawn(tmp_path: Path) -> None:
