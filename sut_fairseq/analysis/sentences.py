@@ -15,7 +15,7 @@ from fairseq.utils import strip_pad
 from torch import Tensor
 
 from sut_data.text.tokenization import TextSide
-from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.analysis.complexity import count_pair
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.traces import StackTrace, looked_at, trace
 from sut_fairseq.errors import InputError, check
@@ -205,13 +205,8 @@ class Reader:
     def _macs(self, net_input: dict[str, Any], answer: Tensor) -> int | None:
         source = net_input["src_tokens"][0]
         read = answer[:1] if self.labels else answer
-        pairs = without_padding([(source, read)], self.task.target_dictionary.eos())
-        try:
-            return count(self.model, pairs).macs_full
-        except (InputError, RuntimeError):  # a kind of layer that nobody counts
-            return None
-        finally:
-            self.model.eval()
+        cost = count_pair(self.model, source, read, self.task.target_dictionary.eos())
+        return None if cost is None else cost.macs_full
 
     def _source_words(self, sample: dict[str, Any]) -> list[Word]:
         return _words(sample["net_input"]["src_tokens"][0], self.task.source_dictionary)

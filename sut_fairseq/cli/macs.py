@@ -18,13 +18,8 @@ from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq import losses
 from sut_fairseq.analysis import trained, untrained
-from sut_fairseq.analysis.complexity import (
-    PRODUCTS,
-    REPEATED,
-    Complexity,
-    count,
-    without_padding,
-)
+from sut_fairseq.analysis.complexity import Complexity, count, without_padding
+from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
 from sut_fairseq.analysis.depth import skipped, units_with_threshold
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sut_data.text.tokenization import TextSide
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.analysis.complexity import count_pair
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.sentences import Reader
 from sut_fairseq.errors import InputError, check
@@ -353,11 +353,9 @@ class Model:
         words = result.source_tokens
         dataset = self.task.build_dataset_for_inference([words], [len(words)])
         (source,) = dataset.collater([dataset[0]])["net_input"]["src_tokens"]
-        pair = (source.to(self.device), read.to(self.device))
-        batches = without_padding([pair], self.task.target_dictionary.eos())
-        try:
-            cost = count(model, batches)
-        except (InputError, RuntimeError):  # a kind of layer that nobody counts
+        eos = self.task.target_dictionary.eos()
+        cost = count_pair(model, source.to(self.device), read.to(self.device), eos)
+        if cost is None:
             return result
         depth = {stack: float(halting.depth) for stack, halting in cost.halting.items()}
         return replace(result, depth=depth, macs=cost.macs_full)

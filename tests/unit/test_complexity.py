@@ -14,8 +14,9 @@ import pytest
 import torch
 from torch import nn
 
-from sut_fairseq.analysis import complexity, untrained
-from sut_fairseq.analysis.complexity import PRODUCTS, REPEATED, Complexity, count, without_padding
+from sut_fairseq.analysis import counting, untrained
+from sut_fairseq.analysis.complexity import Complexity, count, without_padding
+from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
 from sut_fairseq.cli.macs import main
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._attenders import ATTENDERS
@@ -317,7 +318,7 @@ def test_a_failure_inside_ptflops_is_an_error(
         count(model, [pair])
     assert capsys.readouterr() == ("", "")
 
-    monkeypatch.setattr(complexity, "get_model_complexity_info", lambda *_, **__: (None, None))
+    monkeypatch.setattr(counting, "get_model_complexity_info", lambda *_, **__: (None, None))
     assert main(["--arch", "sut_tiny", "--vocab-size", "24"]) == 2
     output, errors = capsys.readouterr()
     assert output == ""
