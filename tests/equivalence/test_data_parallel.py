@@ -254,9 +254,9 @@ def with_words(sample: Sample, halting: bool) -> Sample:
     ("backend", "layout", "ours"),
     [
         ("pytorch_ddp", "compact", True),
-        ("pytorch_ddp", "masked", True),
         ("legacy_ddp", "compact", True),
-        ("legacy_ddp", "masked", True),
+        pytest.param("pytorch_ddp", "masked", True, marks=pytest.mark.slow),
+        pytest.param("legacy_ddp", "masked", True, marks=pytest.mark.slow),
         # Other criterions; pytorch_ddp with the compact layout waits for the halting unit.
         ("pytorch_ddp", "masked", False),
         ("legacy_ddp", "compact", False),

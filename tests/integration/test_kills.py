@@ -65,7 +65,7 @@ def kill_at_random(running: Running, choice: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kills", "updates"), [(12, 10), pytest.param(200, 30, marks=pytest.mark.slow)]
+    ("kills", "updates"), [(6, 10), pytest.param(200, 30, marks=pytest.mark.slow)]
 )
 def test_a_training_killed_at_random(
     kills: int, updates: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -108,7 +108,8 @@ def test_a_training_killed_at_random(
     assert not [*tmp_path.glob("survivor-*/*.damaged*")]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [20])
 def test_data_preparation_killed_at_random(kills: int, tmp_path: Path) -> None:
     """What is there is one of the folders that were asked for, and whole."""
     limits = (20, 30)

@@ -102,12 +102,23 @@ def refuse(rank: int) -> None:
     raise InputError(f"`top_k` is 9:\ntake 2, process {rank}.")
 
 
-def test_the_sentence_of_the_processes_that_were_started(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def spawned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with several GPUs: fairseq starts processes."""
     monkeypatch.setattr(stopping, "pass_on_signals", lambda: None)
     monkeypatch.setattr(stopping, "_fairseq_call_main", lambda cfg, main: spawn(main))
+
+
+@pytest.mark.usefixtures("spawned")
+def test_the_sentence_of_the_processes_that_were_started() -> None:
     with pytest.raises(InputError) as error:
         stopping.call_main(None, refuse)
     assert str(error.value) == "`top_k` is 9:\ntake 2, process 0."
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spawned")
+def test_other_ends_of_the_processes_that_were_started() -> None:
     with pytest.raises(InputError) as error:
         stopping.call_main(None, refuse_as_fairseq)
     assert str(error.value) == "other words"

@@ -237,12 +237,12 @@ def test_the_scripts_make_no_markup_of_text() -> None:
 
 def test_without_macs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose MACs nobody can count is shown without."""
-    from sut_fairseq.analysis import sentences
+    from sut_fairseq.analysis import complexity
 
     def refuse(*arguments: Any) -> Any:
         raise InputError("has layers that are not counted here")
 
-    monkeypatch.setattr(sentences, "count", refuse)
+    monkeypatch.setattr(complexity, "count", refuse)
     reader = Reader(small_model(), *_task_that_answers([6, 2]), TextSide(), TextSide())
     answered: Answered = reader.ask(reader.sentence("w0"))
     assert answered.macs is None
