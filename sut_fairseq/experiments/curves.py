@@ -77,7 +77,7 @@ def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Poi
                 left_out = left_out or not (all_of_training or measure in _LOSSES)
             if not left_out:
                 key = int(updates), TRAIN if training else logger, measure
-                (epochs if logger == TRAIN else found)[key] = float(value)
+                (epochs if logger == TRAIN else found)[key] = value
     often = {measure for _, subset, measure in found if subset == TRAIN}
     found |= {key: value for key, value in epochs.items() if key[2] not in often}
     return sorted(Point(*key, value) for key, value in found.items())
@@ -91,30 +91,41 @@ def _logger_of(text: str) -> str:
     return TRAIN if " | " in text else _TRAIN_INNER
 
 
-def _entry(logger: str, text: str) -> dict[str, Any]:
-    """The numbers on a line of a log, by name; none if it is no line of a set.
+def _entry(logger: str, text: str) -> dict[str, float]:
+    """The numbers on a line of a log, by name; none if it is no line of a set."""
+    numbers = {}
+    for name, value in _pairs(logger, text):
+        try:
+            numbers[name] = float(value)
+        except (TypeError, ValueError):  # a line that a killed process left half written
+            continue
+    return numbers
 
-    All but those of `train_inner` have the name of their set before theirs in JSON.
+
+def _pairs(logger: str, text: str) -> Iterable[Sequence[Any]]:
+    """Names and what stands behind them.
+
+    All names but those of `train_inner` have the name of their set before them in JSON.
     """
     start = "" if logger == _TRAIN_INNER else f"{logger}_"
     if text.startswith("{"):
         try:
             entry = json.loads(text)
         except ValueError:  # a line that a killed process left half written
-            return {}
-        return {
-            name.removeprefix(start): value
+            return []
+        return [
+            (name.removeprefix(start), value)
             for name, value in entry.items()
             if name.startswith(start) and f"{start}num_updates" in entry
-        }
+        ]
     pairs: Iterable[list[str]]
     if logger == _TRAIN_INNER:
         pairs = (field.rsplit(" ", 1)[-1].split("=") for field in text.split(","))
     elif logger == TRAIN or f"valid on '{logger}' subset" in text:
         pairs = (field.split() for field in text.split(" | ") if not field.startswith("epoch "))
     else:
-        return {}
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+        return []
+    return [pair for pair in pairs if len(pair) == 2]
 
 
 def read_curve(run: Path, *, all_of_training: bool = False) -> list[Point]:

@@ -73,6 +73,19 @@ def test_curves() -> None:
     ]
 
 
+@pytest.mark.parametrize("log_file", [False, True])
+@pytest.mark.parametrize("kind", LOGS_OF_ALL)
+def test_a_log_that_ends_anywhere(kind: str, log_file: bool) -> None:
+    """A killed training leaves half a line; what stands before it counts."""
+    lines = LOGS_OF_ALL[kind].splitlines(keepends=True)
+    if log_file:
+        lines = [line.split(" | ", 3)[-1] for line in lines]
+    for whole, line in enumerate(lines):
+        before = set(curves.read_log(lines[:whole]))
+        for end in range(len(line)):
+            assert before <= set(curves.read_log([*lines[:whole], line[:end]]))
+
+
 def test_a_damaged_curve(tmp_path: Path) -> None:
     assert curves.read_curve(tmp_path) == []
     (tmp_path / "curve.csv").write_text("update,subset,measure\n1,valid,accuracy\n")
