@@ -14,11 +14,11 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Literal
 
+import fairseq
 from fairseq import criterions, models, tasks
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-import sut_fairseq
 from sut_fairseq.errors import InputError
 
 What = Literal["architecture", "criterion", "task"]
@@ -92,7 +92,7 @@ class Described:
 
 
 def names() -> dict[str, What]:
-    """The names of this package, of whatever kind."""
+    """The names of this package and of other plugins, of whatever kind."""
     registries: dict[What, Mapping[str, type]] = {
         "architecture": models.ARCH_MODEL_REGISTRY,
         "criterion": criterions.CRITERION_REGISTRY,
@@ -102,7 +102,7 @@ def names() -> dict[str, What]:
         name: what
         for what, registry in registries.items()
         for name, one in registry.items()
-        if one.__module__.partition(".")[0] == sut_fairseq.__name__
+        if one.__module__.partition(".")[0] != fairseq.__name__
     }
 
 
@@ -120,7 +120,7 @@ def describe(name: str) -> Described:
     """All options of what has this name.
 
     Raises:
-        InputError: if this package has nothing of that name; it says what is near.
+        InputError: if no plugin has anything of that name; it says what is near.
     """
     known = names()
     if name not in known:
@@ -128,27 +128,26 @@ def describe(name: str) -> Described:
         raise InputError(
             f"there is no architecture, criterion or task `{name}` here; the nearest are {near}."
         )
-    what = known[name]
+    what, model, presets = known[name], "", Namespace()
+    found: type
+    config: type[FairseqDataclass] | None
     if what == "architecture":
         model = models.ARCH_MODEL_NAME_REGISTRY[name]
-        config = models.MODEL_DATACLASS_REGISTRY[model]
-        preset = Namespace()
-        models.ARCH_CONFIG_REGISTRY[name](preset)
-        about, presets = models.ARCH_MODEL_REGISTRY[name].__doc__, vars(preset)
+        found = models.ARCH_MODEL_REGISTRY[name]
+        config = models.MODEL_DATACLASS_REGISTRY.get(model)
+        models.ARCH_CONFIG_REGISTRY[name](presets)
     elif what == "criterion":
-        model, presets = "", {}
-        config = criterions.CRITERION_DATACLASS_REGISTRY[name]
-        about = criterions.CRITERION_REGISTRY[name].__doc__
+        found = criterions.CRITERION_REGISTRY[name]
+        config = criterions.CRITERION_DATACLASS_REGISTRY.get(name)
     else:
-        model, presets = "", {}
-        config = tasks.TASK_DATACLASS_REGISTRY[name]
-        about = tasks.TASK_REGISTRY[name].__doc__
+        found = tasks.TASK_REGISTRY[name]
+        config = tasks.TASK_DATACLASS_REGISTRY.get(name)
     return Described(
         name=name,
         what=what,
         model=model,
-        about=_first_line(about),
-        groups=tuple(_groups(config, presets)),
+        about=_first_line(found.__doc__),
+        groups=tuple(_groups(found, config, vars(presets))),
     )
 
 
@@ -156,21 +155,25 @@ def _first_line(docstring: str | None) -> str:
     return (docstring or "").strip().partition("\n")[0]
 
 
-def _groups(config: type[FairseqDataclass], presets: Mapping[str, Any]) -> Iterator[Group]:
+def _groups(
+    found: Any, config: type[FairseqDataclass] | None, presets: Mapping[str, Any]
+) -> Iterator[Group]:
     """The options by the class that brings them in, the most general class first."""
-    actions = _actions(config)
-    for part in reversed(config.__mro__):
+    parser = argparse.ArgumentParser(add_help=False)
+    if config is None:  # as before fairseq had configurations: it declares its flags itself
+        found.add_args(parser)
+    else:
+        gen_parser_from_dataclass(parser, config())
+    actions = {action.dest: action for action in parser._actions}
+    for part in reversed(config.__mro__ if config else ()):
         own = [name for name in part.__dict__.get("__annotations__", {}) if name in actions]
         options = tuple(_option(actions.pop(name), presets) for name in own)
         if options:
             yield Group(_title(part), options)
-
-
-def _actions(config: type[FairseqDataclass]) -> dict[str, argparse.Action]:
-    """What fairseq makes of the fields of a configuration, by the field's name."""
-    parser = argparse.ArgumentParser(add_help=False)
-    gen_parser_from_dataclass(parser, config())
-    return {action.dest: action for action in parser._actions}
+    if actions and config is None:
+        yield Group(
+            f"Options of {found.__name__}", tuple(_option(one, presets) for one in actions.values())
+        )
 
 
 def _option(action: argparse.Action, presets: Mapping[str, Any]) -> Option:

@@ -18,6 +18,33 @@ options = {**ARCHITECTURES["sut_tiny"], "decoder_layers": 2}
 register_architecture("universal_transformer", "own_sut", options)
 """
 
+OWN_MODELS = """
+from dataclasses import dataclass, field
+from fairseq.dataclass import FairseqDataclass
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.models import BaseFairseqModel, register_model, register_model_architecture
+
+@dataclass
+class Config(FairseqDataclass):
+    '''Of mine.'''
+    width: int = field(default=3, metadata={"help": "how wide"})
+
+@register_criterion("own_criterion", dataclass=Config)
+class Criterion(FairseqCriterion):
+    '''Counts.'''
+
+@register_model("own_model")
+class Model(BaseFairseqModel):
+    '''Declares its flags itself.'''
+    @staticmethod
+    def add_args(parser):
+        parser.add_argument("--height", type=int, metavar="N", help="how high")
+
+@register_model_architecture("own_model", "own_model_tall")
+def tall(args):
+    args.height = getattr(args, "height", 9)
+"""
+
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -54,6 +81,22 @@ def test_commands_with_the_user_dir(plugin: Path, checkpoint: Path, data: Path) 
     assert options["--decoder-layers"] == 2
     tiny = words("--tokens 1e6 --gpus 2 --vocab-size 40 --max-tokens 10 --src-len 4 --tgt-len 5")
     assert "2 GPUs" in run("sut-benchmark", "plan", "--arch", "own_sut", *own, *tiny).stdout
+
+
+def test_options_of_models_of_the_plugin(tmp_path: Path) -> None:
+    """Its own classes, with fairseq's configurations or in the older way, beside ours."""
+    folder = tmp_path / "own_models"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(OWN_MODELS)
+    own = ("--user-dir", folder)
+    listed = json.loads(run("sut-options", *own, "--json").stdout)
+    assert listed["architectures of the model own_model"] == ["own_model_tall"]
+    assert {"own_criterion", "classification"} < set(listed["criterions"])
+    assert "sut_base" in listed["architectures of the model universal_transformer"]
+    shown = run("sut-options", "own_model_tall", *own).stdout
+    assert "--arch own_model_tall\nDeclares its flags itself." in shown
+    assert "Options of Model\n* --height N  9  how high" in shown
+    assert "  --width N  3  how wide" in run("sut-options", "own_criterion", *own).stdout
 
 
 def test_an_evaluation_averages_translates_and_counts(
