@@ -28,8 +28,8 @@ def make_parser() -> Parser:
     parser = Parser(
         "sut-options",
         "Show the options that fairseq-train takes with an architecture, a criterion or a task of "
-        "this package or of a plugin, and their defaults. (`fairseq-train --help` cannot: it is printed before "
-        "the architecture is known.) Without a name, list the names.",
+        "this package or of a plugin, and their defaults. (`fairseq-train --help` cannot: it is "
+        "printed before the architecture is known.) Without a name, list the names.",
         examples=["sut-options sut_base", "sut-options cross_entropy_with_auxiliary"],
     )
     parser.add_argument(
