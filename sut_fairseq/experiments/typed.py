@@ -7,6 +7,7 @@ import difflib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,8 @@ import yaml
 from sut_fairseq.errors import InputError
 
 T = TypeVar("T")
+
+_type_hints = cache(get_type_hints)  # which works out each annotation again whenever it is called
 
 # The parser of libyaml, where PyYAML was built with it, is ten times as fast.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -174,7 +177,7 @@ def _dataclass(kind: Any, value: Any, place: Place) -> Any:
         required = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
         if required and name not in value:
             raise InputError(f"{place} needs the key `{name}`.")
-    hints = get_type_hints(kind)
+    hints = _type_hints(kind)
     return kind(**{key: _convert(hints[key], item, place / key) for key, item in value.items()})
 
 
