@@ -13,8 +13,8 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import curves, keeping, preparing, reading, records, results
 from sut_fairseq.experiments.evaluating import Asked, read_evaluations
 from sut_fairseq.experiments.settings import Choice
+from tests.experiment_runs import FORWARD, SESSION, evaluate, run
 from tests.unit.test_experiment_curves import LOG
-from tests.unit.test_experiment_tables import FORWARD, SESSION, evaluate, run
 
 
 def test_the_example_of_keep_names_a_run_as_train_does() -> None:

@@ -26,7 +26,7 @@ from sut_fairseq.experiments.grid import Grid, read_grid
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.running import FailedTrainingsError, Trainer
 from sut_fairseq.experiments.runs import Run
-from tests.unit import test_experiment_tables as tables
+from tests import experiment_runs
 
 GRID = read_grid()
 # Mean tokens of the training pairs, and label and end where targets are labels.
@@ -55,7 +55,7 @@ def cell(
     here = folder / column
     here.mkdir(parents=True, exist_ok=True)
     data = changes.get("data", Data(folder=f"data-bin/{column}", digest="d"))
-    path = tables.run(here, row, seed, {}, data=data, subset="unused")
+    path = experiment_runs.run(here, row, seed, {}, data=data, subset="unused")
     path = path.rename(here / f"{row}-seed-{seed}")
     record = records.read_record(path)
     changes = {"experiment": f"matrix/{column}", "updates": None, **changes}
@@ -64,7 +64,7 @@ def cell(
         file.unlink()
     usual = GRID.experiment(column).evaluation
     if groups:
-        tables.evaluate(path, data, groups, Asked(subset=usual.subset, by=usual.by))
+        experiment_runs.evaluate(path, data, groups, Asked(subset=usual.subset, by=usual.by))
     write_costs(path, Costs(params=1_230_000, macs=4_560_000, examples=64))
     return path
 
@@ -168,7 +168,7 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     cell(out, "ndr", "ctl-backward", {"all": 1.0}, data=planned[0].data)
     cell(out, "sut", "ctl-backward", {})
     cell(out, "ut", "ctl-backward", {}, sessions=[])
-    later = replace(tables.SESSION, ended="2026-11-22T12:00:00+00:00")
+    later = replace(experiment_runs.SESSION, ended="2026-11-22T12:00:00+00:00")
     cell(out, "rel", "ctl-backward", {"all": 1.0}, sessions=[later])  # trained on since
     for one in planned:
         as_planned(one)
@@ -365,7 +365,7 @@ def test_pages_of_kept_cells(tmp_path: Path) -> None:
     written = pages.write(
         results.collect([kept]),
         tmp_path,
-        replace(tables.DRAW_NOTHING, matrix=_experiment_figures.draw_matrix),
+        replace(experiment_runs.DRAW_NOTHING, matrix=_experiment_figures.draw_matrix),
     )
     assert [one.name for one in written] == ["index.md", "matrix.md"]
     assert (tmp_path / "pictures" / "matrix.png").read_bytes().startswith(b"\x89PNG")

@@ -18,8 +18,8 @@ from sut_fairseq.experiments.claims import Found, Verdict, check_claims
 from sut_fairseq.experiments.evaluating import Asked, read_evaluations
 from sut_fairseq.experiments.records import Session
 from sut_fairseq.experiments.schema import Claim
+from tests.experiment_runs import DRAW_NOTHING, FORWARD, SESSION, evaluate, run
 from tests.unit.test_experiment_curves import LOG
-from tests.unit.test_experiment_tables import DRAW_NOTHING, FORWARD, SESSION, evaluate, run
 
 CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 

@@ -13,7 +13,7 @@ from sut_fairseq.experiments import pages, records, report, results, summaries
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import Record
-from tests.unit.test_experiment_tables import CODE, DRAW_NOTHING, EVALUATED, SESSION
+from tests.experiment_runs import CODE, DRAW_NOTHING, EVALUATED, SESSION
 
 SETS = ("interpolation", "long_1")
 

@@ -1,0 +1,127 @@
+"""What is evaluated, on which data, and under which name the result is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sut_fairseq.cli import _experiment_evaluation, experiment
+from sut_fairseq.errors import InputError
+from sut_fairseq.experiments import evaluating, provenance, reading, records, results
+from sut_fairseq.experiments.evaluating import Asked, read_evaluations
+from tests.experiment_runs import EVALUATED, FORWARD, evaluate, run
+
+
+def test_the_runs_own_data_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result on them is the usual one; on others it is one on other data."""
+    asked: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(
+        _experiment_evaluation,
+        "by_groups",
+        lambda run, record, experiment, wanted: asked.append((record.data.folder, wanted.data)),
+    )
+    for name, word in (("moved", "x 1"), ("other", "y 1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dict.src.txt").write_text(word)
+    moved = str(tmp_path / "moved")
+    data = replace(provenance.describe_data(Path(moved)), folder=str(tmp_path / "gone"))
+    path = run(tmp_path, "ndr", 1, {"all": 90.0}, data=data)
+    for folder in (moved, str(tmp_path / "other")):
+        assert experiment.main(["evaluate", str(path), "--data", folder]) == 0
+    assert asked == [(moved, None), (data.folder, str(tmp_path / "other"))]
+
+
+def test_sets_that_were_added_to_copies_of_the_data(tmp_path: Path) -> None:
+    """The same data for a training, but results on different sets are not put together."""
+    folders, both = [], []
+    for name, text in (("data", "1"), ("copy", "2")):
+        folders.append(tmp_path / name)
+        folders[-1].mkdir()
+        (folders[-1] / "dict.src.txt").write_text("x 1")
+        stamp = {"dataset": "ctl", "also": {"news.src": text, "news.tgt": text}}
+        (folders[-1] / "prepared.json").write_text(json.dumps(stamp))
+        both.append(provenance.describe_data(folders[-1]))
+    assert both[0].digest == both[1].digest
+    ctl, asked = reading.read("ctl"), Asked(subset="news", by="depth")
+    runs = [run(tmp_path, "ndr", seed, {"all": 9.0}, data=both[0]) for seed in (1, 2)]
+    for path, data in zip(runs, both):
+        (path / "news-by-depth.csv").write_text("group,sentences,percent\nall,5,50\n")
+        record = replace(records.read_record(path), data=data)
+        evaluating.keep(path, record, ctl, asked, EVALUATED)
+    record = records.read_record(runs[0])
+    assert [evaluating.is_its_own(record, one, "news") for one in both] == [True, False]
+    assert evaluating.is_its_own(record, both[1], "test")
+    (group,) = results.collect(runs)
+    with pytest.raises(InputError, match="no results on the same `news`"):
+        group.on_subset("news")
+    evaluating.check_name(runs[0], asked, both[0])
+    with pytest.raises(InputError, match="would have the same name"):
+        evaluating.check_name(runs[0], asked, both[1])
+
+
+@pytest.mark.parametrize(("experiment", "checkpoint"), [("ctl", "best"), ("scan_cutoffs", "last")])
+def test_the_checkpoint_that_is_evaluated(
+    experiment: str, checkpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "describe_data", lambda _: FORWARD)
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    record, file = records.read_record(path), path / f"checkpoints/checkpoint_{checkpoint}.pt"
+    for one, remedy in (
+        (replace(record, sessions=[]), "train first"),
+        (record, "it is trained, so put the file back, or train again with another --out"),
+    ):
+        with pytest.raises(InputError, match=f"has no checkpoints/{file.name}: {remedy}."):
+            evaluating.command(path, one, reading.read(experiment), Asked())
+    file.parent.mkdir()
+    file.touch()
+    line = evaluating.command(path, record, reading.read(experiment), Asked())
+    assert line[:2] == ["--path", str(file)]
+
+
+def test_data_that_changed_since_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused, unless they are asked for as other data; older results do not count."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "checkpoint_best.pt").touch()
+    (path / "test-by-depth.csv").touch()
+    record, ctl = records.read_record(path), reading.read("ctl")
+    now = replace(FORWARD, digest="d2")
+    monkeypatch.setattr(provenance, "describe_data", lambda _: now)
+    sentence = r"data-bin/ctl-forward holds other data than at the time of the training: .* --data"
+    with pytest.raises(InputError, match=sentence):
+        evaluating.command(path, record, ctl, Asked(by="depth"))
+    with pytest.raises(InputError, match=sentence):
+        evaluating.keep(path, record, ctl, Asked(by="depth"), EVALUATED)
+    elsewhere = Asked(data=FORWARD.folder)
+    assert "--data" in evaluating.command(path, record, ctl, elsewhere)
+    evaluate(path, now, {"all": 99.0}, Asked(by="depth"))
+    assert read_evaluations(path, record) == []
+    evaluate(path, now, {"all": 99.0}, elsewhere)
+    assert [one.asked.plain for one in read_evaluations(path, record)] == [False]
+
+
+def test_results_on_a_folder_of_the_same_name_are_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "checkpoint_best.pt").touch()
+    record, ctl = records.read_record(path), reading.read("ctl")
+    first, other = Asked(by="depth", data="a/bin"), Asked(by="depth", data="b/bin")
+    folders = {"a/bin": replace(FORWARD, folder="a/bin", digest="d2")}
+    folders["b/bin"] = replace(FORWARD, folder="b/bin", digest="d3")
+    monkeypatch.setattr(provenance, "describe_data", lambda folder: folders[str(folder)])
+    evaluate(path, folders["a/bin"], {"all": 99.0}, first)
+    assert evaluating.command(path, record, ctl, first)
+    sentence = "on a/bin, and those on b/bin would have the same name: rename one"
+    with pytest.raises(InputError, match=sentence):
+        evaluating.command(path, record, ctl, other)
+    folders["b/bin"] = replace(folders["a/bin"], folder="b/bin")  # a copy: the same results
+    assert evaluating.command(path, record, ctl, other)
