@@ -93,14 +93,21 @@ needs_grouped = pytest.mark.skipif(
 
 @needs_grouped
 @pytest.mark.parametrize("options", configurations().values(), ids=configurations())
-def test_a_training_step_of_every_kind(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("longest", "dropout"),
+    [
+        pytest.param(6, 0.0, id="short", marks=pytest.mark.slow),
+        pytest.param(30, 0.1, id="beyond the window, with dropout"),
+    ],
+)
+def test_a_training_step_of_every_kind(
+    options: dict[str, Any], longest: int, dropout: float
+) -> None:
     names = ("dropout", "attention_dropout", "activation_dropout", "router_dropout")
     criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1)
-    # Within the window of relative positions, and beyond it.
-    for longest, dropout in ((6, 0.0), (30, 0.1)):
-        sample = sample_of(batch((longest, 2, 4), (3, 20, 5)))
-        dropouts = dict.fromkeys(names, dropout)
-        assert_trains_on_meta(small_model, criterion, sample, **TWO_STEPS, **options, **dropouts)
+    sample = sample_of(batch((longest, 2, 4), (3, 20, 5)))
+    dropouts = dict.fromkeys(names, dropout)
+    assert_trains_on_meta(small_model, criterion, sample, **TWO_STEPS, **options, **dropouts)
 
 
 @needs_grouped

@@ -88,21 +88,29 @@ cli_main()
 """
 
 
+# Files of either length are deleted when the last one is saved.
+SEVEN = ("--max-update", 7, "--save-interval-updates", 1)
+TWO_EPOCHS = ("--max-update", 10)
+
+
 @pytest.mark.parametrize(
     ("name", "keep"),
     [
-        ("checkpoint_2_7.pt", ("--keep-interval-updates", 2)),
-        ("checkpoint_2_8.pt", ("--keep-interval-updates", 1, "--keep-interval-updates-pattern", 7)),
-        ("checkpoint1.pt", ("--keep-last-epochs", 1)),
-        ("checkpoint.best_loss_", ("--keep-best-checkpoints", 1)),
+        ("checkpoint_1_4.pt", (*SEVEN, "--keep-interval-updates", 2)),
+        (
+            "checkpoint_2_6.pt",
+            (*SEVEN, "--keep-interval-updates", 1, "--keep-interval-updates-pattern", 4),
+        ),
+        ("checkpoint1.pt", (*TWO_EPOCHS, "--keep-last-epochs", 1)),
+        ("checkpoint.best_loss_", (*TWO_EPOCHS, "--keep-best-checkpoints", 1)),
     ],
 )
 def test_a_kill_before_a_checkpoint_is_deleted(
     name: str, keep: tuple[object, ...], data: Path, tmp_path: Path
 ) -> None:
-    """The same files, also after a training of which no save is left that would delete them."""
+    """The same files, though no save is left of the training that would delete them."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    options = (*TINY, "--max-update", 10, "--save-interval-updates", 1, *keep)
+    options = (*TINY, *keep)
     train(data, whole, *options)
     program = KILLED_AT.format(name=name)
     command = training(data, killed, *options)
@@ -115,7 +123,11 @@ def test_a_kill_before_a_checkpoint_is_deleted(
     assert {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    # The unit tests of interruption send all three.
+    [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.slow), signal.SIGINT],
+)
 def test_a_signal_ends_it_after_an_update(
     number: signal.Signals, data: Path, whole: tuple[Finished, Path], tmp_path: Path
 ) -> None:
