@@ -7,7 +7,6 @@ import functools
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,115 +18,9 @@ from sut_fairseq.analysis.complexity import Complexity, count, without_padding
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
 from sut_fairseq.cli.macs import main
 from sut_fairseq.errors import InputError
-from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
-from tests.models import (
-    HALTING,
-    MIXTURE,
-    SMALL,
-    lower_threshold,
-    small_model,
-    small_recurrent,
-)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """A model in the paper's notation (SUT Table 6); `experts` 1 means dense, without a router."""
-
-    embed_dim: int
-    heads: int
-    head_dim: int
-    hidden: int
-    steps: int = 6
-    experts: tuple[int, int] = (1, 1)  # of attention and feed-forward
-    top_k: tuple[int, int] = (1, 1)
-    window: int | None = 64
-    halting: bool = True
-    pre_norm: bool = False
-
-    @property
-    def inner(self) -> int:
-        return self.heads * self.head_dim
-
-
-SUT_BASE = Sizes(512, 4, 64, 512, experts=(24, 24), top_k=(4, 4))
-UT_BASE = Sizes(960, 15, 64, 3840)
-CFQ_T5 = Sizes(512, 8, 64, 1024, steps=8, window=None, halting=False, pre_norm=True)
-
-
-@dataclass(frozen=True)
-class Formula:
-    """MACs of one sentence pair, written down from the equations.
-
-    Attributes:
-        sizes: the model.
-        source, target: for each step, how many tokens it runs for; without halting all tokens.
-        vocabulary: number of target words.
-    """
-
-    sizes: Sizes
-    source: list[int]
-    target: list[int]
-    vocabulary: int
-
-    @classmethod
-    def without_halting(cls, sizes: Sizes, n: int, m: int, vocabulary: int) -> Formula:
-        return cls(sizes, [n] * sizes.steps, [m] * sizes.steps, vocabulary)
-
-    def router(self, experts: int) -> int:
-        d = self.sizes.embed_dim
-        return 0 if experts == 1 else d * d + d + d * experts
-
-    def queries_and_output(self) -> int:
-        """Attention, for one token at one step, but for keys, values and products."""
-        (experts, _), (k, _), s = self.sizes.experts, self.sizes.top_k, self.sizes
-        return self.router(experts) + k * 2 * s.embed_dim * s.inner
-
-    def feed_forward(self) -> int:
-        (_, experts), (_, k), s = self.sizes.experts, self.sizes.top_k, self.sizes
-        one = s.embed_dim * s.hidden + s.hidden + s.hidden * s.embed_dim + s.embed_dim
-        return self.router(experts) + k * one
-
-    def stack(self, runs: list[int], attentions: int) -> int:
-        """All but cross-attention's keys and values; `runs` as `source` and `target` above."""
-        s = self.sizes
-        per_token = attentions * self.queries_and_output() + self.feed_forward()
-        per_token += (attentions + 1) * s.embed_dim  # a norm for each sublayer
-        # Before every step but the first: the unit of what has just run; while the sentence goes
-        # on, its keys and values.
-        again = sum(runs[:-1])
-        updated = sum(ran for ran, next_run in zip(runs, runs[1:]) if next_run)
-        keys_values = 2 * s.embed_dim * s.inner + s.pre_norm * s.embed_dim
-        unit = s.embed_dim * s.embed_dim + s.embed_dim + 2 * s.embed_dim
-        final_norm = runs[0] * s.embed_dim if s.pre_norm else 0
-        own = sum(runs) * per_token + (runs[0] + updated) * keys_values
-        return own + s.halting * again * unit + final_norm
-
-    def cross_keys_values(self) -> int:
-        return self.source[0] * 2 * self.sizes.embed_dim * self.sizes.inner
-
-    def projection(self) -> int:
-        return self.target[0] * self.sizes.embed_dim * self.vocabulary
-
-    def paper(self) -> int:
-        own = self.stack(self.source, 1) + self.stack(self.target, 2)
-        return own + self.sizes.steps * self.cross_keys_values() + self.projection()
-
-    def full(self) -> int:
-        """Cross-attention's keys and values once; the products of queries, keys and values."""
-        once = self.paper() - (self.sizes.steps - 1) * self.cross_keys_values()
-        s, n, m = self.sizes, self.source[0], self.target[0]
-
-        def self_attention(length: int, directions: int) -> int:
-            offsets = 0 if s.window is None else directions * min(s.window, length - 1) + 1
-            return 2 * length + offsets
-
-        products = sum(self.source) * self_attention(n, 2)
-        products += sum(self.target) * self_attention(m, 1)
-        products += sum(self.target) * 2 * n
-        return once + products * s.top_k[0] * s.inner
-
+from tests.formulas import CFQ_T5, SUT_BASE, UT_BASE, Formula, Sizes
+from tests.models import HALTING, MIXTURE, SMALL, lower_threshold, small_model
 
 Report = dict[str, Any]
 
@@ -335,137 +228,6 @@ def test_tied_parameters_count_once() -> None:
     assert count(untied, [pair]).params - count(tied, [pair]).params == words
 
 
-@pytest.mark.parametrize("matrices", ["shared", "own"])
-@pytest.mark.parametrize("retrievals", [1, 3])
-def test_compositional_attention_meets_the_formula(retrievals: int, matrices: str) -> None:
-    """Beside heads: R values, and the scores by which each of S searches chooses among them."""
-    n, m, steps, d, head_dim, dim, searches = 5, 7, 4, 16, 8, 3, 2
-    num_values = retrievals * (searches if matrices == "own" else 1)
-    batch = {
-        "src_tokens": torch.full((1, n), 5),
-        "src_lengths": torch.tensor([n]),
-        "prev_output_tokens": torch.full((1, m), 5),
-    }
-    options = dict(attention_retrievals=retrievals, attention_retrieval_dim=dim)
-    options["attention_value_matrices"] = matrices
-    heads, composed = (
-        count(small_model(attention_kind=kind, **options), [batch])
-        for kind in ("multihead", "compositional")
-    )
-    chooses = retrievals > 1
-    queries = steps * (n + 2 * m)  # of the encoder's and of the decoder's two attentions
-    pairs = steps * (n * n + m * m + m * n)  # of queries and keys
-    products = pairs * searches * (retrievals - 1) * head_dim
-    products += chooses * queries * searches * retrievals * 2 * head_dim
-    assert composed.by_kind[PRODUCTS] - heads.by_kind[PRODUCTS] == products
-    values = d * head_dim * (num_values - searches) * (steps * (n + m) + steps * n)
-    scores = chooses * queries * searches * dim * (d + head_dim)
-    assert composed.macs - heads.macs == values + scores
-
-
-@pytest.mark.parametrize("attend", ["after", "before"])
-@pytest.mark.parametrize("attender", list(ATTENDERS))
-def test_recurrent_models_meet_the_formula(attender: str, attend: str) -> None:
-    n, m, e, d, w, vocabulary = 5, 7, 8, 12, 6, 11
-    model = small_recurrent(attender=attender, attend=attend)
-    pair = {
-        "src_tokens": torch.full((1, n), 5),
-        "src_lengths": torch.tensor([n]),
-        "prev_output_tokens": torch.full((1, m), 5),
-    }
-    found = count(model, [pair])
-
-    def gru(size: int, hidden: int) -> int:
-        return 3 * hidden * (size + hidden + 2)
-
-    # Keys are projected once; with "before" places are projected anew for each of m queries.
-    keys = n * d * d
-    offsets = n if attend == "before" else n + m - 1
-    places = (m if attend == "before" else 1) * offsets * d * d
-    location = m * (d * w + w + gru(w, w) + 3 * (w + 1) + w + 1)
-    projections = {
-        "additive": keys + m * d * d + m * n * d,
-        "multiplicative": m * d * d,
-        "scaled-dot": 0,
-        "transformer": 0,
-        "transformer-xl": keys + places + m * (d * d + d),
-        "location": location,
-        "mix": location + m * (d + 1),
-    }[attender]
-    searched = {"additive": 0, "location": 0, "transformer-xl": n + offsets}.get(attender, n)
-    decoder = m * (gru(e + d, d) if attend == "before" else gru(e, d) + 2 * d * d + d)
-    encoder = n * (gru(e, d) + e * d)
-    assert found.by_part["encoder"] == encoder
-    assert found.by_kind["attention projections"] == projections
-    assert found.macs == encoder + decoder + projections + m * d * vocabulary
-    assert found.macs_full - found.macs == m * d * (searched + n)
-
-
-@pytest.mark.parametrize("mixes", [False, True])
-def test_a_gaze_that_moves_meets_the_formula(mixes: bool) -> None:
-    """Instead of keys, or beside them, a weighter for each head."""
-    n, m, steps, d, heads, head_dim, w = 5, 7, 4, 16, 2, 8, 6
-    pair = {
-        "src_tokens": torch.full((1, n), 5),
-        "src_lengths": torch.tensor([n]),
-        "prev_output_tokens": torch.full((1, m), 5),
-    }
-    kind = "mix" if mixes else "location"
-    content, moving = (
-        count(small_model(cross_attention=name, location_hidden_size=w), [pair])
-        for name in ("content", kind)
-    )
-    gru = 3 * w * (w + w + 2)
-    weighter = head_dim * w + w + gru + 3 * (w + 1) + w + 1 + mixes * (head_dim + 1)
-    keys = 0 if mixes else steps * n * d * d
-    assert moving.macs - content.macs == steps * m * heads * weighter - keys
-    products = 0 if mixes else steps * m * n * d
-    assert content.by_kind[PRODUCTS] - moving.by_kind[PRODUCTS] == products
-
-
-@pytest.mark.parametrize(("layers", "both"), [(1, False), (2, True)])
-def test_lstm_readers_meet_the_formula(layers: int, both: bool) -> None:
-    """Of the words between begin and end; every direction has a state of its own."""
-    n, e, d, vocabulary = 5, 6, 8, 9
-    flags = f"--encoder-layers {layers} --encoder-embed-dim {e} --encoder-hidden-size {d}".split()
-    flags += ["--encoder-bidirectional"] if both else []
-    model, task = untrained.build("ndr_ctl_lstm", vocabulary + 4, flags)
-    batch = untrained.random_batch(model, task, src_len=n + 2, tgt_len=2)
-    batch["src_tokens"][:, 0] = task.source_dictionary.bos()
-    batch["src_tokens"][:, -1] = task.source_dictionary.eos()
-    ways = 2 if both else 1
-    widths = [e, *[ways * d] * (layers - 1)]
-    recurrent = n * ways * sum(4 * d * (width + d + 2) for width in widths)
-    found = count(model, [batch])
-    assert found.by_kind["recurrent layers"] == recurrent
-    assert found.macs == found.macs_full == recurrent + (ways * d + 1) * vocabulary
-
-
-@pytest.mark.parametrize(
-    "sharing", ["", "--share-decoder-input-output-embed", "--share-all-embeddings"]
-)
-def test_fairseqs_lstm_meets_the_formula(sharing: str) -> None:
-    """With a matrix of embeddings for projection, too, which has no bias."""
-    n, m, d, vocabulary = 5, 7, 8, 9
-    e, bias = (d, 0) if sharing else (6, 1)
-    flags = f"--encoder-embed-dim {e} --encoder-hidden-size {d} --encoder-layers 1".split()
-    flags += f"--decoder-embed-dim {e} --decoder-hidden-size {d} --decoder-layers 1".split()
-    flags += f"--decoder-out-embed-dim {d} --decoder-attention 1 {sharing}".split()
-    model, task = untrained.build("lstm", vocabulary, flags)
-    batch = untrained.random_batch(model, task, src_len=n, tgt_len=m)
-    found = count(model, [batch])
-    encoder = n * 4 * d * (e + d + 2)
-    cell = 4 * d * (e + d + d + 2)  # the last context is an input, too
-    attention = d * d + 2 * d * d
-    assert found.by_part["encoder"] == encoder
-    projection = m * (d + bias) * vocabulary
-    assert found.by_part["projection"] == found.by_kind["output projection"] == projection
-    assert found.by_kind["recurrent layers"] == encoder + m * cell
-    assert not found.by_kind["other"]
-    assert found.macs == encoder + m * (cell + attention) + projection
-    assert found.macs_full - found.macs == m * 2 * n * d
-
-
 def test_what_the_hooks_do_not_see_is_refused() -> None:
     """A count without convolutions, or without half of the keys, would look like a whole one."""
     for arch in ("lightconv", "fconv", "fconv_lm", "lstm_lm", "roberta_base", "s2t_transformer"):
@@ -475,13 +237,6 @@ def test_what_the_hooks_do_not_see_is_refused() -> None:
     model, task = untrained.build("transformer", 9, flags)
     batch = untrained.random_batch(model, task, src_len=3, tgt_len=2)
     with pytest.raises(InputError, match="--cross-self-attention is not counted"):
-        count(model, [batch])
-
-
-def test_a_dnc_is_refused() -> None:
-    model, task = untrained.build("ndr_ctl_dnc", 9)
-    batch = untrained.random_batch(model, task, src_len=3, tgt_len=2)
-    with pytest.raises(InputError, match="a DNC is not counted"):
         count(model, [batch])
 
 
