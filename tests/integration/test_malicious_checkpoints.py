@@ -136,15 +136,17 @@ def test_our_commands_refuse_all(
 
 
 @pytest.mark.parametrize(
-    "command",
-    # An experiment evaluates in a process of its own: seconds for each file.
+    ("command", "each"),
+    # One command gets all files in the default tests, the others some of them, in turn. An
+    # experiment evaluates in a process of its own: seconds for each file.
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "experiment" else [])
-        for name in COMMANDS
+        *((name, 1 if name == "evaluate" else 4) for name in COMMANDS if name != "experiment"),
+        *(pytest.param(n, 1, marks=pytest.mark.slow) for n in COMMANDS if n != "evaluate"),
     ],
 )
 def test_our_commands_make_no_model_of_nonsense(
     command: str,
+    each: int,
     trained: Path,
     canary: Path,
     data_with_text: Path,
@@ -152,7 +154,8 @@ def test_our_commands_make_no_model_of_nonsense(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Files that are whole: what builds no model, like averaging, may find nothing wrong."""
-    for path in malice.nonsense(trained, tmp_path):
+    first = [*COMMANDS].index(command) % each
+    for path in [*malice.nonsense(trained, tmp_path)][first::each]:
         out = tmp_path / f"out-{path.stem}"
         out.mkdir()
         status = COMMANDS[command](path, data_with_text, out)
@@ -171,12 +174,23 @@ def data_with_text(data: Path, text: Path) -> Iterator[Path]:
     link.unlink()
 
 
-@pytest.mark.parametrize("model", models.__all__)
+OTHER_MODELS = [name for name in models.__all__ if name != "UniversalTransformerModel"]
+
+
+@pytest.mark.parametrize(
+    ("model", "each"),
+    [
+        ("UniversalTransformerModel", 1),
+        *((name, 5) for name in OTHER_MODELS),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in OTHER_MODELS),
+    ],
+)
 def test_from_pretrained_refuses_all(
-    model: str, files: dict[str, Path], data: Path, canary: Path
+    model: str, each: int, files: dict[str, Path], data: Path, canary: Path
 ) -> None:
+    """In the default tests one model gets all files, the others some of them, in turn."""
     from_pretrained = getattr(models, model).from_pretrained
-    for name, path in files.items():
+    for name, path in [*files.items()][models.__all__.index(model) % each :: each]:
         with pytest.raises(InputError) as error:
             from_pretrained(path.parent, path.name, str(data))
         assert str(path.name) in str(error.value) and not canary.exists(), name
