@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -227,17 +228,30 @@ def test_every_line_gets_a_line(checkpoint: Path, tmp_path: Path) -> None:
     assert translate(checkpoint, stdin="").stdout == ""
 
 
-def test_answers_while_it_is_asked(checkpoint: Path) -> None:
+def test_answers_while_it_is_asked(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --buffer 1, each line is answered before the next one is there."""
-    with installed(checkpoint, "--buffer", 1) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for line in ("The dog sees", "", "A girl"):
-            print(line, file=process.stdin, flush=True)
-            answer = process.stdout.readline()
-            assert answer.endswith("\n") and bool(answer.strip()) == bool(line)
-        process.stdin.close()
-        assert process.stdout.read() == ""
-    assert process.returncode == 0
+    (asked, asking), (answered, answering) = os.pipe(), os.pipe()
+    lines = ("The dog sees", "", "A girl")
+
+    def ask() -> list[str]:
+        with open(asking, "w") as questions, open(answered) as answers:
+            found = []
+            for line in lines:
+                print(line, file=questions, flush=True)
+                found.append(answers.readline())
+            questions.close()
+            return [*found, answers.read()]
+
+    with ThreadPoolExecutor(1) as pool:
+        asker = pool.submit(ask)
+        with open(asked) as stdin, open(answering, "w") as stdout, monkeypatch.context() as changed:
+            changed.setattr(sys, "stdin", stdin)
+            changed.setattr(sys, "stdout", stdout)
+            assert translate_main([str(checkpoint), "--device", "cpu", "--buffer", "1"]) == 0
+        *found, rest = asker.result()
+    assert rest == ""
+    for line, answer in zip(lines, found, strict=True):
+        assert answer.endswith("\n") and bool(answer.strip()) == bool(line)
 
 
 def test_a_reader_that_leaves(checkpoint: Path) -> None:
@@ -249,6 +263,24 @@ def test_a_reader_that_leaves(checkpoint: Path) -> None:
     assert translation and (status, finished.stderr) == ("0", "")
 
 
+def test_without_standard_streams(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What Python makes of streams that are closed from the start is None."""
+    line = [str(checkpoint), "--device", "cpu"]
+    monkeypatch.setattr(sys, "stdin", None)
+    assert translate_main(line) == 2
+    shown = capfd.readouterr()
+    assert shown.err.endswith("standard input is closed: name a file with --input.\n")
+    assert shown.out == "" and "Traceback" not in shown.err
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog\n")))
+    monkeypatch.setattr(sys, "stdout", None)
+    translate_main(line)
+    shown = capfd.readouterr()
+    assert shown.out == "" and "Traceback" not in shown.err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["0<&-", "1>&-"])
 def test_a_stream_that_is_closed_from_the_start(checkpoint: Path, stream: str) -> None:
     command = shlex.join([f"{SCRIPTS}/sut-translate", str(checkpoint), "--device", "cpu"])
