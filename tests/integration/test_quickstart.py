@@ -22,14 +22,14 @@ def quickstart(repository: Path, *arguments: object, threads: str = "1") -> str:
 
 
 def test_quickstart(repository: Path, tmp_path: Path) -> None:
-    arguments = ("--out", tmp_path, "--updates", 4, "--limit", 24)
+    arguments = ("--out", tmp_path, "--updates", 2, "--limit", 8)
     first = quickstart(repository, *arguments)
     header, *rows = first.splitlines()[-6:-3]
     assert header.split()[0] == "alpha_threshold" and "MACs per sentence" in header
     assert [row.split()[0] for row in rows] == ["0.999", "0.7"]
-    assert all("% of 24" in row for row in rows)
-    (report,) = tmp_path.glob("seed-1-updates-4*/threshold-0.999.macs.json")
-    assert json.loads(report.read_text())["sentences"] == 24
+    assert all("% of 8" in row for row in rows)
+    (report,) = tmp_path.glob("seed-1-updates-2*/threshold-0.999.macs.json")
+    assert json.loads(report.read_text())["sentences"] == 8
 
     checkpoint = report.parent / "checkpoints" / "checkpoint_last.pt"
     written = checkpoint.stat().st_mtime_ns
