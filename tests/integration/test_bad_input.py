@@ -36,6 +36,11 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
         assert "Traceback" not in finished.stderr
 
 
+def slow(*values: object) -> Any:
+    """A case that the unit tests of the options have in every model."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -65,15 +70,15 @@ def assert_refused(finished: Finished, sentence: str, by_us: bool = True) -> Non
             "--arch ut_tiny --cross-attention mix --location-hidden-size 0",
             "`location_hidden_size` must be at least 1, but is 0 instead.",
         ),
-        (
+        slow(
             "--arch location_mix --location-hidden-size 0",
             "`location_hidden_size` must be at least 1, but is 0 instead.",
         ),
-        (
+        slow(
             "--arch location --encoder-hidden-size 0",
             "`encoder_hidden_size` must be at least 1, but is 0 instead.",
         ),
-        (
+        slow(
             "--arch location --dropout 1",
             "`dropout` must be at least 0 and less than 1, but is 1.0 instead.",
         ),
@@ -135,8 +140,10 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
     [
         ({"alpha_threshold": 0}, THRESHOLD.format("0")),
         ({"alpha_threshold": 1.5}, THRESHOLD.format("1.5")),
-        ({"alpha_threshold": "0.8"}, "`alpha_threshold` must be a number, but is '0.8' instead."),
-        (
+        slow(
+            {"alpha_threshold": "0.8"}, "`alpha_threshold` must be a number, but is '0.8' instead."
+        ),
+        slow(
             {"decoder_layers": 2.5},
             "`decoder_layers` must be a whole number, but is 2.5 instead.",
         ),
@@ -156,7 +163,7 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
             "instead.",
         ),
         ({"halting_epsilon": 1}, EPSILON.format("1")),
-        ({"halting_epsilon": "no"}, "`halting_epsilon` must be a number, but is 'no' instead."),
+        slow({"halting_epsilon": "no"}, "`halting_epsilon` must be a number, but is 'no' instead."),
         (
             {"attention_positions": "sideways"},
             "`attention_positions` must be one of none, window, buckets, transformer-xl, "

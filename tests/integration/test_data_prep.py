@@ -138,7 +138,11 @@ def test_a_plan_is_measured(repository: Path, tiny: Path, tmp_path: Path) -> Non
     assert seconds >= 600 * float(measured[1]) * 0.9
     assert result.stderr == "" and sorted(os.listdir(tmp_path)) == ["out", "text"]
 
-    wrong = run([*words, "--arch", "no_such"], tmp_path)
+
+@pytest.mark.slow  # the unit tests of measuring have trainings that fail
+def test_a_plan_whose_training_fails(repository: Path, tiny: Path, tmp_path: Path) -> None:
+    words = command(repository, tiny, tmp_path / "out", "--plan", "--arch", "no_such")
+    wrong = run(words, tmp_path)
     assert wrong.returncode == 2 and "Train on it with" in wrong.stdout
     assert wrong.stderr.splitlines()[-1].endswith(
         "fairseq-train failed with status 2; the end of its output is above. The data are prepared."

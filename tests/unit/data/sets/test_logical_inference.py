@@ -196,7 +196,11 @@ def test_labels_of_published_lines_by_sets(published: dict[str, list[Example]]) 
         assert relation_of_sets(premise, hypothesis) == line.target
 
 
-@pytest.mark.parametrize("split", list(KEPT))
+# All splits of the sample are made above.
+@pytest.mark.parametrize(
+    "split",
+    [pytest.param(s, marks=[pytest.mark.slow] if s in ("A", "B") else []) for s in KEPT],
+)
 def test_splits_of_the_published_lines(published: dict[str, list[Example]], split: str) -> None:
     train = [line for n in range(7) for line in published[f"train{n}"]]
     parts = logical_inference.make_parts(train, [], split)
