@@ -1,8 +1,7 @@
-"""The preparation scripts, run as a user runs them."""
+"""Preparation of parallel text, run as a user runs it."""
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import os
@@ -14,41 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
-from fairseq.models import ARCH_MODEL_REGISTRY
 
 from sut_data.errors import InputError
-from sut_data.folders.training import (
-    OURS,
-    in_lines,
-    plan_for,
-    script_command,
-    training_words,
-)
 from sut_data.sets import parallel_text
-from sut_data.text.treatment import Counts
 from tests.integration import commands
+from tests.integration.preparing import WRITE_INDICES, assert_refused, fake_fairseq, run
 
-Completed = subprocess.CompletedProcess[str]
-
-WRITE_INDICES = """
-import struct, sys
-
-def cli_main():
-    option = lambda name: sys.argv[sys.argv.index(name) + 1]
-    sets = {"train": option("--trainpref"), "valid": option("--validpref")}
-    for number, prefix in enumerate(option("--testpref").split(",")):
-        sets[f"test{number or ''}"] = prefix
-    for side in ("src", "tgt"):
-        for name, prefix in sets.items():
-            with open(f"{prefix}.{side}", "rb") as stream:
-                lines = stream.read().splitlines()
-            with open(f"{name}.src-tgt.{side}.idx", "wb") as stream:
-                stream.write(struct.pack("<9sQBQ", b"MMIDIDX\\0\\0", 1, 4, len(lines)))
-            with open(f"{name}.src-tgt.{side}.bin", "wb") as stream:
-                stream.write(b"word" * sum(len(line.split()) + 1 for line in lines))
-        with open(f"dict.{side}.txt", "w") as stream:
-            stream.write("word 1\\n")
-"""
 TINY = {
     "train": (["a b", "c", "d e f", "a"], ["x", "y z", "w", "x x"]),
     "valid": (["a c"], ["x y"]),
@@ -73,28 +43,6 @@ def command(repository: Path, text: Path, out: Path, *options: str) -> list[str]
     arguments = [word for split, pair in files.items() for word in (f"--{split}", *pair)]
     script = str(repository / "data-prep" / "parallel_text.sh")
     return ["bash", script, *arguments, "--out", str(out), *options]
-
-
-def run(words: list[str], cwd: Path, **environment: str) -> Completed:
-    return subprocess.run(
-        words, cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
-    )
-
-
-def assert_refused(result: Completed, sentence: str) -> None:
-    """One line on standard error that holds `sentence`, and status 2."""
-    assert result.returncode == 2
-    assert sentence in result.stderr
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-
-
-def fake_fairseq(folder: Path, body: str) -> dict[str, str]:
-    """An environment in which `fairseq-preprocess` is the given code."""
-    package = folder / "fake" / "fairseq_cli"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package / "preprocess.py").write_text(body, encoding="utf-8")
-    return {"PYTHONPATH": str(package.parent)}
 
 
 @pytest.mark.parametrize(
@@ -147,69 +95,6 @@ def test_a_plan_whose_training_fails(repository: Path, tiny: Path, tmp_path: Pat
     assert wrong.stderr.splitlines()[-1].endswith(
         "fairseq-train failed with status 2; the end of its output is above. The data are prepared."
     )
-
-
-def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
-    words = ["bash", str(repository / "data-prep" / "scan.sh"), "--out", "data-bin/scan"]
-    first = run(words, tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert "SCAN simple (generated): 16,728 train, 4,182 test; the published" in first.stdout
-    assert "sut-experiment train scan --data " in first.stdout
-    out = tmp_path / "data-bin" / "scan"
-    for split, pairs in (("train", 16228), ("valid", 500), ("test", 4182)):
-        sentences = (out / "text" / f"{split}.src").read_text(encoding="utf-8").splitlines()
-        assert len(sentences) == pairs
-        assert re.search(rf"^{split} +{pairs} +9 +48 +0 src, 0 tgt$", first.stdout, re.MULTILINE)
-        for side in ("src", "tgt"):
-            assert (out / f"{split}.src-tgt.{side}.bin").stat().st_size > 0
-    assert {"dict.src.txt", "dict.tgt.txt"} < {path.name for path in out.iterdir()}
-    assert [path.name for path in out.parent.iterdir()] == ["scan"]
-
-    before = (out / "train.src-tgt.src.bin").stat().st_mtime_ns
-    second = run(words, tmp_path)
-    assert second.returncode == 0, second.stderr
-    assert "is up to date" in second.stdout
-    assert (out / "train.src-tgt.src.bin").stat().st_mtime_ns == before
-    assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
-
-
-def test_scan_from_the_published_files(repository: Path, tmp_path: Path, shared_data: Path) -> None:
-    script = str(repository / "data-prep" / "scan.sh")
-    options = ["--split", "addprim_turn_left", "--raw", str(shared_data / "scan")]
-    words = ["bash", script, *options, "--valid-size", "7", "--out", "out"]
-    result = run(words, tmp_path, **fake_fairseq(tmp_path, WRITE_INDICES))
-    assert result.returncode == 0, result.stderr
-    assert "(published files): 21,890 train, 1,208 test; the published sizes" in result.stdout
-    assert re.search(r"^valid +7 ", result.stdout, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ([], "the following arguments are required: --out"),
-        (["--out"], "argument --out: expected one argument"),
-        (["--out", "o", "--fast"], "unrecognized arguments: --fast"),
-        (["--out", "o", "--split", "mcd4"], "invalid choice: 'mcd4'"),
-        (["--out", "o", "--valid-size", "0"], "--valid-size must be between 1 and 16727"),
-        (["--out", "o", "--valid-size", "many"], "invalid int value: 'many'"),
-        (["--out", "o", "--raw", "absent"], "--raw absent is not a folder"),
-        (["--out", "o", "--raw", "."], "--raw . has neither tasks_train_simple.txt nor"),
-    ],
-)
-def test_scan_refuses(repository: Path, tmp_path: Path, options: list[str], sentence: str) -> None:
-    result = run(["bash", str(repository / "data-prep" / "scan.sh"), *options], tmp_path)
-    assert_refused(result, sentence)
-    assert not list(tmp_path.iterdir())
-
-
-def test_scan_refuses_incomplete_files(repository: Path, tmp_path: Path) -> None:
-    for side in ("train", "test"):
-        path = tmp_path / f"tasks_{side}_length.txt"
-        path.write_text("IN: jump OUT: I_JUMP\n", encoding="utf-8")
-    words = ["bash", str(repository / "data-prep" / "scan.sh"), "--split", "length"]
-    result = run([*words, "--raw", ".", "--out", "out"], tmp_path)
-    assert_refused(result, "was published with 16,990 train, 3,920 test: the files are")
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("script", ["scan.sh", "parallel_text.sh"])
@@ -418,65 +303,6 @@ def test_a_name_that_fairseq_would_cut_is_refused(
     result = run(command(repository, tiny, tmp_path / "out 10:30"), tmp_path)
     assert_refused(result, "fairseq takes `:` for the end of a folder's name")
     assert not list(tmp_path.glob("*out*"))
-
-
-def test_the_task_is_in_the_printed_command() -> None:
-    counts = {"train": Counts(1, 5, 4, 0, 0)}
-    plan = plan_for(counts, 6, gpus=0)
-    printed = in_lines(training_words(Path("a"), counts, plan, joined=False, task="other_task"))
-    assert printed.count("--task other_task") == printed.count("--task") == 1
-    assert "--task" not in in_lines(training_words(Path("a"), counts, plan, joined=False))
-
-
-def test_labels_of_whole_sentences_have_their_criterion_and_room() -> None:
-    """The task puts a begin symbol before each source."""
-    counts = {"train": Counts(1, 1023, 1, 0, 0)}
-    task = "sequence_classification"
-    plan = plan_for(counts, 6, gpus=0, task=task)
-    words = training_words(Path("a"), counts, plan, joined=False, arch="ndr_ctl", task=task)
-    printed = in_lines(words)
-    assert "--criterion classification " in printed and "cross_entropy" not in printed
-    assert "--max-tokens 1025 " in printed and "--max-source-positions 1025" in printed
-    assert "--max-source-positions" not in in_lines(
-        training_words(Path("a"), counts, plan_for(counts, 6, gpus=0), joined=False)
-    )
-
-
-def test_options_of_ours_are_printed_for_our_architectures() -> None:
-    counts = {"train": Counts(1, 5, 4, 0, 0)}
-    plan = plan_for(counts, 6, gpus=0)
-
-    def has_it(arch: str | None) -> bool:
-        words = training_words(Path("a"), counts, plan, joined=False, arch=arch)
-        return "--separate-embeddings" in in_lines(words)
-
-    assert has_it(None) and has_it("sut_base") and not has_it("lstm")
-    for arch, model in ARCH_MODEL_REGISTRY.items():
-        assert arch.startswith(OURS) == model.__module__.startswith("sut_fairseq."), arch
-        if arch.startswith(OURS):
-            parser = argparse.ArgumentParser()
-            model.add_args(parser)
-            for joined, option in (
-                (False, "--separate-embeddings"),
-                (True, "--share-all-embeddings"),
-            ):
-                words = training_words(Path("a"), counts, plan, joined=joined, arch=arch)
-                assert (option in in_lines(words)) == (option in parser.format_help()), arch
-
-
-def test_long_sentences_raise_the_limits() -> None:
-    """The printed command must not make fairseq drop what was just prepared."""
-    counts = {"train": Counts(1, 5, 1024, 0, 0), "test": Counts(1, 1023, 9, 0, 0)}
-    plan = plan_for(counts, 9, gpus=0)
-    printed = in_lines(training_words(Path("a b"), counts, plan, joined=False, arch="sut_base"))
-    assert "--max-tokens 1025 " in printed  # a batch holds the longest sentence
-    assert "--arch sut_base " in printed and "--dropout" not in printed
-    assert "--max-target-positions 1025" in printed
-    assert "--max-source-positions" not in printed
-    assert "'a b'" in printed
-    script = "sut-experiment train scan --data 'a b'"
-    assert script_command("scan", Path("a b"), counts) == f"{script} -- --max-target-positions 1025"
-    assert script_command("scan", Path("a b"), {"test": counts["test"]}) == script
 
 
 def test_a_limit(repository: Path, tmp_path: Path, tiny: Path) -> None:

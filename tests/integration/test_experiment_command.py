@@ -19,7 +19,7 @@ from sut_fairseq.checkpoints.interruption import UNFINISHED
 from sut_fairseq.cli import experiment
 from sut_fairseq.experiments.records import read_record
 from tests.integration.commands import Argument, Finished, run, start, words
-from tests.integration.test_data_prep import WRITE_INDICES, fake_fairseq
+from tests.integration.preparing import WRITE_INDICES, fake_fairseq
 
 NAME = "sut-experiment"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from sut_data.sets.long_lookup_tables.command import PUBLISHED_SIZES
-from tests.integration.test_data_prep import WRITE_INDICES, assert_refused, fake_fairseq, run
+from tests.integration.preparing import WRITE_INDICES, assert_refused, fake_fairseq, run
 
 SPLITS = ("train", "valid", "test")
 SCRIPTS = (*("cfq", "cogs", "listops", "logical_inference", "long_lookup_tables", "pcfg", "scan"),)

@@ -19,7 +19,7 @@ from sut_data.kit.corpora import write_set
 from sut_data.sets import multi30k
 from sut_data.sets import wmt14_en_de as wmt14
 from sut_data.text.tokenization import TextSide, load_tokenization
-from tests.integration.test_data_prep import WRITE_INDICES, fake_fairseq
+from tests.integration.preparing import WRITE_INDICES, fake_fairseq
 
 Completed = subprocess.CompletedProcess[str]
 

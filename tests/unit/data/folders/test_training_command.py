@@ -1,0 +1,76 @@
+"""The training command that a preparation prints."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+from sut_data.folders.training import (
+    OURS,
+    in_lines,
+    plan_for,
+    script_command,
+    training_words,
+)
+from sut_data.text.treatment import Counts
+
+
+def test_the_task_is_in_the_printed_command() -> None:
+    counts = {"train": Counts(1, 5, 4, 0, 0)}
+    plan = plan_for(counts, 6, gpus=0)
+    printed = in_lines(training_words(Path("a"), counts, plan, joined=False, task="other_task"))
+    assert printed.count("--task other_task") == printed.count("--task") == 1
+    assert "--task" not in in_lines(training_words(Path("a"), counts, plan, joined=False))
+
+
+def test_labels_of_whole_sentences_have_their_criterion_and_room() -> None:
+    """The task puts a begin symbol before each source."""
+    counts = {"train": Counts(1, 1023, 1, 0, 0)}
+    task = "sequence_classification"
+    plan = plan_for(counts, 6, gpus=0, task=task)
+    words = training_words(Path("a"), counts, plan, joined=False, arch="ndr_ctl", task=task)
+    printed = in_lines(words)
+    assert "--criterion classification " in printed and "cross_entropy" not in printed
+    assert "--max-tokens 1025 " in printed and "--max-source-positions 1025" in printed
+    assert "--max-source-positions" not in in_lines(
+        training_words(Path("a"), counts, plan_for(counts, 6, gpus=0), joined=False)
+    )
+
+
+def test_options_of_ours_are_printed_for_our_architectures() -> None:
+    counts = {"train": Counts(1, 5, 4, 0, 0)}
+    plan = plan_for(counts, 6, gpus=0)
+
+    def has_it(arch: str | None) -> bool:
+        words = training_words(Path("a"), counts, plan, joined=False, arch=arch)
+        return "--separate-embeddings" in in_lines(words)
+
+    assert has_it(None) and has_it("sut_base") and not has_it("lstm")
+    for arch, model in ARCH_MODEL_REGISTRY.items():
+        assert arch.startswith(OURS) == model.__module__.startswith("sut_fairseq."), arch
+        if arch.startswith(OURS):
+            parser = argparse.ArgumentParser()
+            model.add_args(parser)
+            for joined, option in (
+                (False, "--separate-embeddings"),
+                (True, "--share-all-embeddings"),
+            ):
+                words = training_words(Path("a"), counts, plan, joined=joined, arch=arch)
+                assert (option in in_lines(words)) == (option in parser.format_help()), arch
+
+
+def test_long_sentences_raise_the_limits() -> None:
+    """The printed command must not make fairseq drop what was just prepared."""
+    counts = {"train": Counts(1, 5, 1024, 0, 0), "test": Counts(1, 1023, 9, 0, 0)}
+    plan = plan_for(counts, 9, gpus=0)
+    printed = in_lines(training_words(Path("a b"), counts, plan, joined=False, arch="sut_base"))
+    assert "--max-tokens 1025 " in printed  # a batch holds the longest sentence
+    assert "--arch sut_base " in printed and "--dropout" not in printed
+    assert "--max-target-positions 1025" in printed
+    assert "--max-source-positions" not in printed
+    assert "'a b'" in printed
+    script = "sut-experiment train scan --data 'a b'"
+    assert script_command("scan", Path("a b"), counts) == f"{script} -- --max-target-positions 1025"
+    assert script_command("scan", Path("a b"), {"test": counts["test"]}) == script
