@@ -372,7 +372,10 @@ def test_listops_by_dependency_depth(repository: Path, tmp_path: Path) -> None:
 
 
 def test_a_second_run_costs_nothing(repository: Path, tmp_path: Path) -> None:
-    """Nothing is generated or read again; other options, or a lost file, are noticed."""
+    """Nothing is generated or read again, but what killed runs left is deleted.
+
+    Other options, or a lost file, are noticed.
+    """
     environment = fake_fairseq(tmp_path, WRITE_INDICES)
     words = [*script(repository, "listops"), "--sizes", "9", "9", "9", "--out", "out"]
     words += ["--min-length", "1100", "--max-length", "1300"]
@@ -383,9 +386,12 @@ def test_a_second_run_costs_nothing(repository: Path, tmp_path: Path) -> None:
         int(row.split()[2]) for row in first.stdout.splitlines() if row.startswith(SPLITS)
     )
     assert first.stdout.endswith(f"/out -- --max-source-positions {longest + 1}\n")
+    for purpose in ("text", "partial", "old"):  # of killed runs: no process has this number
+        (tmp_path / f".out.{purpose}-{2**22 + 1}").mkdir()
     second = run([*words, "--processes", "1"], tmp_path, **environment)
     assert second.returncode == 0, second.stderr
     assert "seed 1" not in second.stdout and "out is up to date" in second.stdout
+    assert not [*tmp_path.glob(".out.*")]
     assert second.stdout.splitlines()[-1] == first.stdout.splitlines()[-1]
     assert "seed 2" in run([*words, "--seed", "2"], tmp_path, **environment).stdout
     (tmp_path / "out" / "dict.src.txt").unlink()

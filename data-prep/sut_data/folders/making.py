@@ -16,6 +16,7 @@ from sut_data.folders.prepared import (
     is_whole,
     put_in_place,
     read_stamp,
+    remove_leftovers,
     write_stamp,
 )
 from sut_data.text.chunks import cores
@@ -90,7 +91,8 @@ def holds(stamp: dict[str, Any], made_from: dict[str, Any]) -> bool:
 
 
 def report_current(out: Path) -> None:
-    """Say that a second run has nothing to do."""
+    """Say that a second run has nothing to do, and delete what killed ones left."""
+    remove_leftovers(out, "partial", "old")
     print(f"{out} is up to date; nothing to do.")
 
 

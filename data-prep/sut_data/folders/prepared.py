@@ -136,12 +136,18 @@ def check_replaceable(out: Path, stamp: dict[str, Any], sets: Iterable[str]) -> 
         )
 
 
-def _remove_leftovers(out: Path, purpose: str) -> None:
-    """Delete what killed runs left beside `out`; the folder of a run that still lives is kept."""
+def remove_leftovers(out: Path, *purposes: str) -> None:
+    """Delete what killed runs left beside `out`; the folder of a run that still lives is kept.
+
+    Args:
+        out: the folder.
+        purposes: as of `hidden_folder`, and "old": the folder that another one replaced.
+    """
+    names = {f".{out.name}.{purpose}" for purpose in purposes}
     for folder in out.parent.iterdir():
         name, _, mark = folder.name.rpartition("-")
-        if name == f".{out.name}.{purpose}" and is_abandoned(mark):
-            shutil.rmtree(folder)
+        if name in names and is_abandoned(mark):
+            shutil.rmtree(folder, ignore_errors=True)  # it may be somebody else's
 
 
 def is_whole(out: Path, stamp: dict[str, Any]) -> bool:
@@ -156,6 +162,10 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
 
     What killed runs left of the same purpose is deleted first.
 
+    Args:
+        out: the folder that is to be made.
+        purpose: a word of its name.
+
     Raises:
         InputError: if there is no right to write beside `out`, or fairseq could not read it.
     """
@@ -166,7 +176,7 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
             "the next, so it could not read this one: choose a place without it."
         )
     out.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(out, purpose)
+    remove_leftovers(out, purpose)
     folder = out.with_name(f".{out.name}.{purpose}-{own_mark()}")
     try:
         folder.mkdir()  # here, so that Ctrl-C right after it deletes it too
@@ -183,7 +193,7 @@ def put_in_place(out: Path) -> Iterator[Path]:
     it was.
     """
     with hidden_folder(out, "partial") as partial:
-        _remove_leftovers(out, "old")
+        remove_leftovers(out, "old")
         yield partial
         if out.exists():
             old = out.with_name(f".{out.name}.old-{own_mark()}")

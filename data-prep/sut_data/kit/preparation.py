@@ -17,7 +17,7 @@ from typing import Any
 import sut_data
 from sut_data.command_line import Parser, flags, given, whole_number
 from sut_data.folders.making import check_fairseq, make_folder, report_current
-from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp
+from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp, remove_leftovers
 from sut_data.folders.report import report
 from sut_data.folders.training import OF_EXPERIMENT, script_command
 from sut_data.text.pairs import Inputs, checksum
@@ -143,6 +143,7 @@ def prepare(
         notes["options"] = own_options(args)
     stamp = read_stamp(out)
     if stamp and stamp.get("recipe") == notes["recipe"] and is_whole(out, stamp):
+        remove_leftovers(out, "text")
         report_current(out)
     else:
         with hidden_folder(out, "text") as folder:
