@@ -162,18 +162,17 @@ def _groups(
     parser = argparse.ArgumentParser(add_help=False)
     if config is None:  # as before fairseq had configurations: it declares its flags itself
         found.add_args(parser)
-    else:
-        gen_parser_from_dataclass(parser, config())
+        if parser._actions:
+            options = tuple(_option(action, presets) for action in parser._actions)
+            yield Group(f"Options of {found.__name__}", options)
+        return
+    gen_parser_from_dataclass(parser, config())
     actions = {action.dest: action for action in parser._actions}
-    for part in reversed(config.__mro__ if config else ()):
+    for part in reversed(config.__mro__):
         own = [name for name in part.__dict__.get("__annotations__", {}) if name in actions]
         options = tuple(_option(actions.pop(name), presets) for name in own)
         if options:
             yield Group(_title(part), options)
-    if actions and config is None:
-        yield Group(
-            f"Options of {found.__name__}", tuple(_option(one, presets) for one in actions.values())
-        )
 
 
 def _option(action: argparse.Action, presets: Mapping[str, Any]) -> Option:

@@ -224,6 +224,7 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
         ("extends: _comon", "there is no file _comon.yaml (did you mean `_common`?)"),
         ("extends: mine", "extends itself: mine -> mine."),
         ("shows: x\nmetric: y\nsizes: {one: {}}", "needs the key `models`."),
+        ("[" * 200_000, "is nested too deeply"),
         ("shows: &it [*it]", "an anchor (&) stands for a value that holds it."),
         ("shows: x\nmodels: {}\nsizes: {one: {}}", "needs the key `models`, with at least one"),
         *(

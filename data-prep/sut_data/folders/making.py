@@ -71,6 +71,7 @@ def make_folder(
     }
     stamp = read_stamp(out)
     if stamp and holds(stamp, made_from) and is_whole(out, stamp):
+        remove_leftovers(out, "partial", "old")
         report_current(out)
         found = {key: stamp[key] for key in FOUND if key in stamp}
         if stamp != {**notes, **found}:
@@ -91,8 +92,7 @@ def holds(stamp: dict[str, Any], made_from: dict[str, Any]) -> bool:
 
 
 def report_current(out: Path) -> None:
-    """Say that a second run has nothing to do, and delete what killed ones left."""
-    remove_leftovers(out, "partial", "old")
+    """Say that a second run has nothing to do."""
     print(f"{out} is up to date; nothing to do.")
 
 

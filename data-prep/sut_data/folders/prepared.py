@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +144,11 @@ def remove_leftovers(out: Path, *purposes: str) -> None:
         purposes: as of `hidden_folder`, and "old": the folder that another one replaced.
     """
     names = {f".{out.name}.{purpose}" for purpose in purposes}
-    for folder in out.parent.iterdir():
-        name, _, mark = folder.name.rpartition("-")
-        if name in names and is_abandoned(mark):
-            shutil.rmtree(folder, ignore_errors=True)  # it may be somebody else's
+    with suppress(PermissionError):  # of a place that is somebody else's, as they may be
+        for folder in out.parent.iterdir():
+            name, _, mark = folder.name.rpartition("-")
+            if name in names and is_abandoned(mark):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_whole(out: Path, stamp: dict[str, Any]) -> bool:

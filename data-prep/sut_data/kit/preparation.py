@@ -143,7 +143,7 @@ def prepare(
         notes["options"] = own_options(args)
     stamp = read_stamp(out)
     if stamp and stamp.get("recipe") == notes["recipe"] and is_whole(out, stamp):
-        remove_leftovers(out, "text")
+        remove_leftovers(out, "text", "partial", "old")
         report_current(out)
     else:
         with hidden_folder(out, "text") as folder:
