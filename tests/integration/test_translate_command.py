@@ -275,7 +275,7 @@ def test_without_standard_streams(
     assert shown.out == "" and "Traceback" not in shown.err
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The dog\n")))
     monkeypatch.setattr(sys, "stdout", None)
-    translate_main(line)
+    assert translate_main(line) == 0
     shown = capfd.readouterr()
     assert shown.out == "" and "Traceback" not in shown.err
 
