@@ -28,14 +28,17 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         dropped = round(self.p * _VALUES)
-        quick = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+        quick = x.device.type == "cpu" and x.is_floating_point()
         if not quick or not 0 < dropped < _VALUES or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         bits = words.view(torch.int16)[: x.numel()].view(x.shape)
         noise = torch.empty(x.shape, dtype=x.dtype)
         torch.ge(bits, dropped - _VALUES // 2, out=noise)
-        return x * noise.mul_(_VALUES / (_VALUES - dropped))
+        scale = _VALUES / (_VALUES - dropped)
+        if x.dtype.itemsize < 4:  # too coarse for the scale
+            return x * noise * scale
+        return x * noise.mul_(scale)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sut_fairseq.modules.routing import segments
 from sut_fairseq.modules.routing.dispatch import Dispatch
@@ -149,6 +152,46 @@ def test_gradients_of_the_loop_are_exact(bias: bool) -> None:
         return second(first(tokens, dispatch).tanh(), gates, dispatch)
 
     assert torch.autograd.gradcheck(both, (normal(4, 3), normal(4, 2, seed=1), *parameters))
+
+
+class ProductsInHalf(TorchDispatchMode):
+    """Collects the numbers of rows of all matrix products in bfloat16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: set[int] = set()
+
+    def __torch_dispatch__(self, operator: Any, types: Any, given: Any, options: Any = None) -> Any:
+        if operator.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm):
+            left = given[-2]
+            if left.dtype == torch.bfloat16:
+                self.rows.add(max(left.shape))
+        return operator(*given, **(options or {}))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_rows_in_blocks(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16 on a CPU, experts of any size multiply few shapes, and rightly so."""
+    indices = torch.tensor([0] * 3 + [1] * 40 + [2] * 45 + [3] * 80).unsqueeze(1)
+    tokens, gates = (normal(len(indices), size).detach().bfloat16() for size in (8, 1))
+    results = []
+    for block in (40, 1000):  # 1000: all in float32
+        monkeypatch.setattr(segments, "_BLOCK", block)
+        dispatch = Dispatch.from_indices(indices, 4)
+        layers = (
+            randomise(ExpertInput(4, 8, 16, bias=bias, backend="loop")).bfloat16(),
+            randomise(ExpertOutput(4, 16, 8, bias=bias, backend="loop")).bfloat16(),
+        )
+        inputs = [tokens.clone().requires_grad_(), gates.clone().requires_grad_()]
+        with ProductsInHalf() as products:
+            output = layers[1](layers[0](inputs[0], dispatch), inputs[1], dispatch)
+            parameters = [p for layer in layers for p in layer.parameters()]
+            results.append(
+                [output, *torch.autograd.grad(output.square().sum(), [*inputs, *parameters])]
+            )
+        assert products.rows == ({40, 80} if block == 40 else set())
+    for ours, theirs in zip(*results):
+        assert_near(ours, theirs, torch.bfloat16)
 
 
 @needs_grouped
