@@ -153,6 +153,11 @@ def _train(parser: argparse.ArgumentParser) -> None:
         help="a run that is there, and was started for another number of updates, goes on to this "
         "one, finished or not; its record says so",
     )
+    training.add_argument(
+        "--change-settings",
+        action="store_true",
+        help="the same for other options of fairseq-train, such as -- --dropout 0.3",
+    )
     parser.add_argument(
         "--out",
         type=Path,

@@ -18,7 +18,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
 from sut_fairseq.experiments.commands import Machine, split_line
 from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Say, Trainer
-from sut_fairseq.experiments.runs import Run
+from sut_fairseq.experiments.runs import Change, Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
 _TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
@@ -46,35 +46,37 @@ def listed(run: Run, arguments: argparse.Namespace) -> str:
     `arguments` are as of `train`.
     """
     gpus = 1 if arguments.gpus is None else arguments.gpus
-    trainer = _trainer(arguments, gpus, lambda _: None, change_length=False)
+    trainer = _trainer(arguments, gpus, lambda _: None, Change.NOTHING)
     there = (run.folder / records.RECORD).is_file()
     record = records.read_record(run.folder) if there else None
     lines = []
     for one in run.trainings(trainer.machine):
         line = shlex.join([*trainer.launcher, *one.command()])
-        done = record is not None and record.finished(one.name, one.settings)
+        # A finished stage stays as it is when settings are changed.
+        stays = one.name and (arguments.change_settings or (record and record.settings_changed))
+        done = record is not None and record.finished(one.name, None if stays else one.settings)
         lines.append(f"# finished: {line}" if done else line)
     return "\n".join(lines)
 
 
-def _trainer(arguments: argparse.Namespace, gpus: int, say: Say, change_length: bool) -> Trainer:
+def _trainer(arguments: argparse.Namespace, gpus: int, say: Say, change: Change) -> Trainer:
     launcher = split_line(arguments.launcher, "--launcher")
     return Trainer(
         Machine(gpus, launched=bool(launcher)),
         jobs=arguments.jobs,
         launcher=launcher,
         say=say,
-        change_length=change_length,
+        change=change,
     )
 
 
-def check(runs: Sequence[Run], arguments: argparse.Namespace, *, change_length: bool) -> None:
+def check(runs: Sequence[Run], arguments: argparse.Namespace, *, change: Change) -> None:
     """Refuse runs as `train` would, whatever machine this is; nothing is run.
 
     Raises:
         InputError: if a folder holds a run of other settings.
     """
-    _trainer(arguments, arguments.gpus or 0, lambda _: None, change_length).check(runs)
+    _trainer(arguments, arguments.gpus or 0, lambda _: None, change).check(runs)
 
 
 @contextmanager
@@ -99,7 +101,7 @@ def train(
     say: Say,
     finish: Finish = lambda run: None,
     *,
-    change_length: bool = False,
+    change: Change = Change.NOTHING,
 ) -> None:
     """Run what has not been finished.
 
@@ -108,7 +110,7 @@ def train(
         arguments: with `gpus`, `jobs` and `launcher`.
         say: takes a sentence on what happens.
         finish: as of `Trainer.train`.
-        change_length: as of `Trainer`.
+        change: as of `Trainer`.
 
     Raises:
         InputError: for more GPUs than there are, and as `Trainer.train`.
@@ -121,7 +123,7 @@ def train(
             "many, or a --launcher that starts the training on other machines, too."
         )
     with stoppable():  # trainings have the time to save, and it is recorded
-        _trainer(arguments, gpus, say, change_length).train(runs, finish)
+        _trainer(arguments, gpus, say, change).train(runs, finish)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -38,7 +38,7 @@ from sut_fairseq.experiments import (
 )
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.runs import Run, name_of_run
+from sut_fairseq.experiments.runs import Change, Run, name_of_run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of
 
@@ -123,13 +123,16 @@ def _train(arguments: argparse.Namespace) -> None:
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
             called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
+    change = Change.LENGTH if arguments.change_length else Change.NOTHING
+    if arguments.change_settings:
+        change = Change.SETTINGS
     if arguments.dry_run:
         there = [run for run in runs if run.data.digest]  # others' data are yet to be prepared
-        check(there, arguments, change_length=arguments.change_length)
+        check(there, arguments, change=change)
         for run in runs:
             print(listed(run, arguments))
         return
-    train(runs, arguments, clock(), change_length=arguments.change_length)
+    train(runs, arguments, clock(), change=change)
     for run in runs:
         print(f"evaluate it: {NAME} evaluate {shlex.quote(str(run.folder))}")
 

@@ -60,8 +60,9 @@ class Record:
         data: what it was trained on.
         trainings: options of fairseq-train by stage, but for those of machine and folder.
         sessions: what was run, in this order.
-        planned_before: the lengths that it had before `--change-length`; until then, schedules of
-            the learning rate followed them.
+        planned_before: the lengths that it had before `--change-length` or `--change-settings`,
+            each with the options that were changed there; until then it was trained with them, and
+            schedules of the learning rate followed these lengths.
     """
 
     experiment: str
@@ -115,8 +116,18 @@ class Record:
     def own_length(self) -> str:
         """Its length and the option that set it; empty where that is the size's, now and before."""
         if self.planned_before:
-            return f"{self.length} (`--change-length`)"
+            return f"{self.length} (`{self.change_option}`)"
         return "" if self.updates is None else f"{self.length} (`--updates`)"
+
+    @property
+    def settings_changed(self) -> bool:
+        """Whether more than the length was changed."""
+        return any("--" in before for before in self.planned_before)
+
+    @property
+    def change_option(self) -> str:
+        """The option of `sut-experiment train` that changed it."""
+        return "--change-settings" if self.settings_changed else "--change-length"
 
     @property
     def planned(self) -> str:
@@ -284,7 +295,12 @@ def differences(before: dict[str, Settings], after: dict[str, Settings]) -> list
     found = []
     for stage in {**before, **after}:
         old, new = before.get(stage, {}), after.get(stage, {})
-        for name in {**old, **new}:
-            if _plain(old.get(name)) != _plain(new.get(name)):
-                found.append(f"{name} ({old.get(name)}, now {new.get(name)})")
+        found += [f"{name} ({old.get(name)}, now {new.get(name)})" for name in differing(old, new)]
     return list(dict.fromkeys(found))
+
+
+def differing(before: Settings, after: Settings) -> list[str]:
+    """Names of the options in which two trainings differ."""
+    return [
+        name for name in {**before, **after} if _plain(before.get(name)) != _plain(after.get(name))
+    ]

@@ -129,7 +129,7 @@ def called(group: Group, seeds: Collection[int] | None = None) -> str:
     if record.updates is not None:
         words += ["--updates", str(record.updates)]
     if record.planned_before:
-        words.append("--change-length")
+        words.append(record.change_option)
     there = [one.seed for one in group.runs.values()]
     words += ["--seeds", *(str(seed) for seed in there if seeds is None or seed in seeds)]
     return shlex.join([*words, *(["--", *option_words(record.options)] if record.options else [])])

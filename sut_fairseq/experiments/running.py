@@ -21,7 +21,7 @@ from sut_fairseq.experiments import provenance, records, training_process
 from sut_fairseq.experiments.commands import Machine, Training, program
 from sut_fairseq.experiments.progress import Progress
 from sut_fairseq.experiments.records import LOG, Record, Session
-from sut_fairseq.experiments.runs import Run, check_same, with_other_length
+from sut_fairseq.experiments.runs import Change, Run, changed, check_same
 from sut_fairseq.experiments.schema import without_machine
 
 PROGRAM_NAME = "sut-experiment"
@@ -41,8 +41,7 @@ class Trainer:
         jobs: how many trainings run at a time.
         launcher: words that every command begins with, such as `srun`.
         say: takes a sentence on what happens.
-        change_length: whether runs that were started for another number of updates go on to the
-            new one; otherwise they are refused.
+        change: what may differ of runs that are there and go on; otherwise they are refused.
 
     Attributes:
         machine: what each training runs on.
@@ -56,13 +55,13 @@ class Trainer:
         jobs: int,
         launcher: Sequence[str] = (),
         say: Say,
-        change_length: bool = False,
+        change: Change = Change.NOTHING,
     ) -> None:
         self.machine = replace(machine, gpus=min(machine.gpus, 1)) if jobs > 1 else machine
         self._jobs = jobs
         self.launcher = list(launcher)
         self._say = say
-        self._change_length = change_length
+        self._change = change
         self._devices: queue.Queue[str] = queue.Queue()
         names = _gpus(machine.gpus)
         for number in range(jobs):
@@ -134,9 +133,9 @@ class Trainer:
             finished = any(one.outcome == "finished" for one in record.sessions)
             if not finished and not records.has_saved(run.folder, record):
                 return new
-            if not self._change_length:
+            if self._change is Change.NOTHING:
                 raise
-            return with_other_length(run, record, self.machine)
+            return changed(run, record, self.machine, self._change)
         return replace(record, data=run.data)  # the same, perhaps in another folder by now
 
     def _new_record(self, run: Run) -> Record:

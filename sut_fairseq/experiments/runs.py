@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 
 from sut_fairseq.checkpoints.progress import progress_of
@@ -12,7 +13,7 @@ from sut_fairseq.experiments.commands import Machine, Training, plan
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.schema import Experiment, Settings
+from sut_fairseq.experiments.schema import Experiment, Settings, without_machine
 from sut_fairseq.experiments.settings import Choice
 
 
@@ -57,18 +58,28 @@ def name_of_run(experiment: Experiment, choice: Choice, seed: int, data: Data) -
     return f"{of_data}{choice.model}{without}{size}-seed-{seed}"
 
 
+class Change(Enum):
+    """What may be changed of a run that is there and goes on."""
+
+    NOTHING = "nothing"
+    LENGTH = "its number of updates"
+    SETTINGS = "that and other options of fairseq-train"
+
+
 def check_same(run: Run, record: Record, machine: Machine) -> None:
     """Refuse to go on with a run that its folder does not hold.
 
     Raises:
         InputError: saying what differs.
     """
-    changed = records.differences(record.trainings, run.settings(machine))
+    changed = records.differences(record.trainings, _settings(run, record, machine))
     if changed or (record.experiment, record.model) != (run.called, run.choice.model):
         what = ", ".join(changed[:5]) or f"{record.experiment}, {record.model}"
         how = "choose another --out"
         if _differs_in_length(run, record, machine):
             how += ", or go on with it by `sut-experiment train` with --change-length"
+        elif _is_of_same_name(run, record):
+            how += ", or go on with it by `sut-experiment train` with --change-settings"
         raise InputError(f"{run.folder} holds a run of other settings: {what}; {how}.")
     if record.data.digest != run.data.digest:
         raise InputError(
@@ -76,29 +87,53 @@ def check_same(run: Run, record: Record, machine: Machine) -> None:
         )
 
 
+def _settings(
+    run: Run, record: Record, machine: Machine, changed: bool = False
+) -> dict[str, Settings]:
+    """Options by stage; if settings were `changed`, now or before, stages that are finished keep
+    those that they had."""
+    settings = run.settings(machine)
+    if changed or record.settings_changed:
+        ended = (stage for stage in settings if stage and record.finished(stage))
+        settings |= {stage: record.trainings[stage] for stage in ended}
+    return settings
+
+
+def _is_of_same_name(run: Run, record: Record) -> bool:
+    """Whether the run is one of the same experiment, model and size on the same data."""
+    before = (record.experiment, record.model, record.size, record.without, record.data.digest)
+    chosen = run.choice
+    return before == (run.called, chosen.model, chosen.size, chosen.without, run.data.digest)
+
+
+def _before_length(run: Run, record: Record) -> Run:
+    """The run with the number of updates of its record."""
+    return replace(run, choice=replace(run.choice, updates=record.updates))
+
+
 def _differs_in_length(run: Run, record: Record, machine: Machine) -> bool:
     """Whether the run would be the same with the `--updates` of its record."""
     if record.updates == run.choice.updates:
         return False
-    as_before = replace(run, choice=replace(run.choice, updates=record.updates))
     try:
-        check_same(as_before, record, machine)
+        check_same(_before_length(run, record), record, machine)
     except InputError:
         return False
     return True
 
 
-def with_other_length(run: Run, record: Record, machine: Machine) -> Record:
-    """The record of a run that goes on to another number of updates than it was started for.
+def changed(run: Run, record: Record, machine: Machine, change: Change) -> Record:
+    """The record of a run that goes on with other settings than it was started with.
 
     Raises:
-        InputError: if more than the length differs, an earlier stage is finished that would have
-            another length, or there were as many updates already.
+        InputError: if more differs than may be changed, an earlier stage is finished that would
+            have another length, or there were as many updates already.
     """
-    if not _differs_in_length(run, record, machine):
+    in_length = _differs_in_length(run, record, machine)
+    if not in_length and not (change is Change.SETTINGS and _is_of_same_name(run, record)):
         check_same(run, record, machine)
         return record
-    settings = run.settings(machine)
+    settings = _settings(run, record, machine, changed=not in_length)
     for stage in settings:
         if not records.differences({stage: record.trainings[stage]}, {stage: settings[stage]}):
             continue
@@ -121,7 +156,16 @@ def with_other_length(run: Run, record: Record, machine: Machine) -> Record:
     return replace(
         record,
         updates=run.choice.updates,
+        options=without_machine(dict(run.choice.own)),
         trainings=settings,
         sessions=sessions,
-        planned_before=[*record.planned_before, record.planned],
+        planned_before=[*record.planned_before, _plan_before(run, record, machine)],
     )
+
+
+def _plan_before(run: Run, record: Record, machine: Machine) -> str:
+    """The length of a run and what else is changed of it now."""
+    old = record.trainings[""]
+    names = records.differing(old, _before_length(run, record).settings(machine)[""])
+    options = [f"--{name} {old[name]}" if name in old else f"no --{name}" for name in names]
+    return f"{record.planned} with {', '.join(options)}" if options else record.planned

@@ -23,7 +23,7 @@ from sut_fairseq.experiments import commands, grid, preparing, reading, records,
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.provenance import Code, describe_computer
 from sut_fairseq.experiments.running import Trainer
-from sut_fairseq.experiments.runs import Run
+from sut_fairseq.experiments.runs import Change, Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -308,7 +308,7 @@ def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.Mon
         Trainer, "_stage", lambda self, run, training, *others: trained.append(training.name) or ""
     )
     plain = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
-    changing = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change_length=True)
+    changing = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change=Change.LENGTH)
     plain.train(cells(tmp_path, updates=7))
     (longer,) = cells(tmp_path, updates=9)
     _at(longer.folder, 7, monkeypatch)
@@ -333,7 +333,7 @@ def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.Mon
 def test_lengths_that_a_run_cannot_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
-    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change_length=True)
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change=Change.LENGTH)
     trainer.train(cells(tmp_path, updates=9))
     (shorter,) = cells(tmp_path, updates=7)
     _at(shorter.folder, 8, monkeypatch)
