@@ -51,12 +51,14 @@ def told_to_stop() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def cells(folder: Path, updates: int = 9, seeds: tuple[int, ...] = (1,)) -> list[Run]:
+def cells(
+    folder: Path, updates: int = 9, seeds: tuple[int, ...] = (1,), column: str = "ctl-backward"
+) -> list[Run]:
     """Runs of a small model, on data that nobody reads."""
-    data = folder / "data-bin" / "ctl-backward"
+    data = folder / "data-bin" / column
     data.mkdir(parents=True, exist_ok=True)
     (data / "dict.src.txt").touch()
-    part = grid.read_grid().only(["lstm"], ["ctl-backward"])
+    part = grid.read_grid().only(["lstm"], [column])
     return grid.runs(part, size="small", seeds=seeds, updates=updates, out=folder / "runs")
 
 
@@ -328,6 +330,51 @@ def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.Mon
     plain.train([longer])  # the same command goes on without being asked again
     changing.train([longer])
     assert records.read_record(longer.folder) == now
+
+
+def test_a_run_goes_on_with_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only when asked; a stage that is finished stays as it was, and the record tells of both."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    plain = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    changing = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change=Change.SETTINGS)
+    (run,) = cells(tmp_path, updates=7, column="logical_inference-full")
+    plain.train([run])
+    _at(run.folder, 7, monkeypatch)
+    record = records.read_record(run.folder)
+    stages = [replace(_FINISHED, stage=stage) for stage in record.trainings]
+    records.write_record(run.folder, replace(record, sessions=stages))
+    own = (("dropout", "0.5"), ("weight-decay", "0.1"))
+    other = replace(run, choice=replace(run.choice, updates=9, own=own))
+    with pytest.raises(InputError, match=r"dropout \(0, now 0.5\).* with --change-settings\."):
+        plain.train([other])
+    with pytest.raises(InputError, match=r"dropout \(0, now 0.5\)"):
+        Trainer(Machine(0), jobs=1, say=print, change=Change.LENGTH).train([other])
+
+    changing.train([other])
+    now = records.read_record(run.folder)
+    assert now.options == dict(own) and (now.updates, now.planned) == (9, "9 updates")
+    assert now.planned_before == ["7 updates with --dropout 0, no --weight-decay"]
+    assert now.own_length == (
+        "9 updates, planned for 7 updates with --dropout 0, no --weight-decay before "
+        "(`--change-settings`)"
+    )
+    assert now.trainings["short"] == record.trainings["short"] and now.finished("short")
+    assert now.trainings[""]["dropout"] == "0.5" and not now.finished()
+    plain.train([other])  # the same command goes on without being asked again
+    changing.train([other])
+    assert records.read_record(run.folder) == now
+
+    for different in (
+        replace(other, choice=replace(other.choice, model="rel")),
+        replace(other, data=replace(other.data, digest="another")),
+    ):
+        with pytest.raises(InputError, match="of other settings|on other data"):
+            changing.train([different])
+    few = replace(other, choice=replace(other.choice, updates=7, own=()))
+    with pytest.raises(InputError, match="been trained for 7 updates: give --updates more"):
+        changing.train([few])
+    assert records.read_record(run.folder) == now
 
 
 def test_lengths_that_a_run_cannot_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
