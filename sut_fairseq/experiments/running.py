@@ -21,7 +21,7 @@ from sut_fairseq.experiments import provenance, records, training_process
 from sut_fairseq.experiments.commands import Machine, Training, program
 from sut_fairseq.experiments.progress import Progress
 from sut_fairseq.experiments.records import LOG, Record, Session
-from sut_fairseq.experiments.runs import Change, Run, changed, check_same
+from sut_fairseq.experiments.runs import Change, Run, changed_record, check_same, saved_updates
 from sut_fairseq.experiments.schema import without_machine
 
 PROGRAM_NAME = "sut-experiment"
@@ -135,7 +135,7 @@ class Trainer:
                 return new
             if self._change is Change.NOTHING:
                 raise
-            return changed(run, record, self.machine, self._change)
+            return changed_record(run, record, self.machine, self._change)
         return replace(record, data=run.data)  # the same, perhaps in another folder by now
 
     def _new_record(self, run: Run) -> Record:
@@ -161,9 +161,16 @@ class Trainer:
             run.folder.mkdir(parents=True, exist_ok=True)
             with training_process.locked(run.folder) as lock:
                 # Asked again here, where no other process can write one.
-                records.write_record(run.folder, self._record(run))
+                record = self._record(run)
+                there = (run.folder / records.RECORD).exists()
+                before = records.read_record(run.folder) if there else record
+                updates = saved_updates(run.folder)
+                records.write_record(run.folder, record)
                 for training in run.trainings(self.machine):
                     failure = self._stage(run, training, device, lock)
+                    changed = record.planned_before != before.planned_before
+                    if failure and changed and saved_updates(run.folder) == updates:
+                        records.write_record(run.folder, before)  # the change does not work
                     if failure or self._stopped.is_set():
                         return failure
                 finish(run)

@@ -122,7 +122,13 @@ def _differs_in_length(run: Run, record: Record, machine: Machine) -> bool:
     return True
 
 
-def changed(run: Run, record: Record, machine: Machine, change: Change) -> Record:
+def saved_updates(folder: Path) -> int | None:
+    """How many updates the last checkpoint of a training has behind it; None without any."""
+    last = progress_of(folder / "checkpoints" / "checkpoint_last.pt")
+    return None if last is None else last.updates
+
+
+def changed_record(run: Run, record: Record, machine: Machine, change: Change) -> Record:
     """The record of a run that goes on with other settings than it was started with.
 
     Raises:
@@ -143,11 +149,10 @@ def changed(run: Run, record: Record, machine: Machine, change: Change) -> Recor
                 "have another length, too; choose another --out."
             )
         folder = run.folder / stage
-        last = progress_of(folder / "checkpoints" / "checkpoint_last.pt")
-        limit = settings[stage].get("max-update")
-        if last is not None and limit is not None and last.updates >= int(str(limit)):
+        saved, limit = saved_updates(folder), settings[stage].get("max-update")
+        if saved is not None and limit is not None and saved >= int(str(limit)):
             raise InputError(
-                f"{folder} has been trained for {last.updates:,} updates: give --updates more."
+                f"{folder} has been trained for {saved:,} updates: give --updates more."
             )
     sessions = [
         one if one.stage or one.outcome != "finished" else replace(one, outcome="prolonged")

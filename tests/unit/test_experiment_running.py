@@ -22,7 +22,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import commands, grid, preparing, reading, records, runs
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.provenance import Code, describe_computer
-from sut_fairseq.experiments.running import Trainer
+from sut_fairseq.experiments.running import FailedTrainingsError, Trainer
 from sut_fairseq.experiments.runs import Change, Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
@@ -350,6 +350,12 @@ def test_a_run_goes_on_with_other_settings(tmp_path: Path, monkeypatch: pytest.M
         plain.train([other])
     with pytest.raises(InputError, match=r"dropout \(0, now 0.5\)"):
         Trainer(Machine(0), jobs=1, say=print, change=Change.LENGTH).train([other])
+
+    before = records.read_record(run.folder)
+    with monkeypatch.context() as failing, pytest.raises(FailedTrainingsError):
+        failing.setattr(Trainer, "_stage", lambda *arguments: "another shape")
+        changing.train([other])
+    assert records.read_record(run.folder) == before
 
     changing.train([other])
     now = records.read_record(run.folder)
