@@ -9,7 +9,7 @@ from pathlib import Path
 from sut_fairseq.checkpoints.progress import progress_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
-from sut_fairseq.experiments.commands import Machine, Training, plan
+from sut_fairseq.experiments.commands import Machine, Training, plan, words
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
@@ -100,10 +100,11 @@ def _settings(
 
 
 def _is_of_same_name(run: Run, record: Record) -> bool:
-    """Whether the run is one of the same experiment, model and size on the same data."""
-    before = (record.experiment, record.model, record.size, record.without, record.data.digest)
+    """Whether the run is one of the same experiment, model, size and seed on the same data."""
+    before = (record.experiment, record.model, record.size, record.without, record.seed)
     chosen = run.choice
-    return before == (run.called, chosen.model, chosen.size, chosen.without, run.data.digest)
+    now = (run.called, chosen.model, chosen.size, chosen.without, run.seed)
+    return before == now and record.data.digest == run.data.digest
 
 
 def _before_length(run: Run, record: Record) -> Run:
@@ -169,8 +170,11 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
 
 
 def _plan_before(run: Run, record: Record, machine: Machine) -> str:
-    """The length of a run and what else is changed of it now."""
+    """The length of a run, and what else is changed of it now, and when."""
     old = record.trainings[""]
     names = records.differing(old, _before_length(run, record).settings(machine)[""])
-    options = [f"--{name} {old[name]}" if name in old else f"no --{name}" for name in names]
-    return f"{record.planned} with {', '.join(options)}" if options else record.planned
+    if not names:
+        return record.planned
+    options = [" ".join(words({name: old.get(name)})) or f"no --{name}" for name in names]
+    until = f"until update {saved_updates(run.folder) or 0:,}"
+    return f"{record.planned} with {', '.join(options)} {until}"

@@ -360,10 +360,10 @@ def test_a_run_goes_on_with_other_settings(tmp_path: Path, monkeypatch: pytest.M
     changing.train([other])
     now = records.read_record(run.folder)
     assert now.options == dict(own) and (now.updates, now.planned) == (9, "9 updates")
-    assert now.planned_before == ["7 updates with --dropout 0, no --weight-decay"]
+    assert now.planned_before == ["7 updates with --dropout 0, no --weight-decay until update 7"]
     assert now.own_length == (
-        "9 updates, planned for 7 updates with --dropout 0, no --weight-decay before "
-        "(`--change-settings`)"
+        "9 updates, planned for 7 updates with --dropout 0, no --weight-decay until update 7 "
+        "before (`--change-settings`)"
     )
     assert now.trainings["short"] == record.trainings["short"] and now.finished("short")
     assert now.trainings[""]["dropout"] == "0.5" and not now.finished()
@@ -373,6 +373,7 @@ def test_a_run_goes_on_with_other_settings(tmp_path: Path, monkeypatch: pytest.M
 
     for different in (
         replace(other, choice=replace(other.choice, model="rel")),
+        replace(other, seed=2),
         replace(other, data=replace(other.data, digest="another")),
     ):
         with pytest.raises(InputError, match="of other settings|on other data"):
