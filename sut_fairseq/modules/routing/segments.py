@@ -108,9 +108,7 @@ class SegmentOutput(torch.autograd.Function):
             _multiply(incoming, weight[expert].T, out=outgoing)
             torch.sum(outgoing * own, dim=1, keepdim=True, out=gates_gradients[expert])
             if bias is not None:
-                products = torch.empty_like(gates_gradients[expert])
-                _multiply(incoming, bias[expert].unsqueeze(1), out=products)
-                gates_gradients[expert].add_(products)
+                _add_product(incoming, bias[expert].unsqueeze(1), out=gates_gradients[expert])
             outgoing.mul_(gates_by_expert[expert])
             incoming.mul_(gates_by_expert[expert])
             _multiply_transposed(own, incoming, out=weight_gradient[expert])
@@ -182,6 +180,15 @@ def _multiply_transposed(left: Tensor, right: Tensor, *, out: Tensor) -> None:
         out.zero_()
     if whole < left.shape[0]:
         out += left[whole:].float().T @ right[whole:].float()
+
+
+def _add_product(rows: Tensor, matrix: Tensor, *, out: Tensor) -> None:
+    """out += rows matrix."""
+    whole = _rows_in_blocks(rows)
+    if whole:
+        out[:whole].addmm_(rows[:whole], matrix)
+    if whole < rows.shape[0]:
+        out[whole:] += rows[whole:].float() @ matrix.float()
 
 
 def _product(
