@@ -121,7 +121,7 @@ class Record:
 
     @property
     def settings_changed(self) -> bool:
-        """Whether more than the length was changed."""
+        """Whether more than the length was changed: options stand there as they are typed."""
         return any("--" in before for before in self.planned_before)
 
     @property
