@@ -63,6 +63,7 @@ class Record:
         planned_before: the lengths that it had before `--change-length` or `--change-settings`,
             each with the options that were changed there; until then it was trained with them, and
             schedules of the learning rate followed these lengths.
+        settings_changed: whether more than the length was changed.
     """
 
     experiment: str
@@ -76,6 +77,7 @@ class Record:
     trainings: dict[str, Settings]
     sessions: list[Session] = field(default_factory=list)
     planned_before: list[str] = field(default_factory=list)
+    settings_changed: bool = False
 
     def finished(self, stage: str = "", settings: Settings | None = None) -> bool:
         """Whether a training, if given with these settings, has come to its end."""
@@ -118,11 +120,6 @@ class Record:
         if self.planned_before:
             return f"{self.length} (`{self.change_option}`)"
         return "" if self.updates is None else f"{self.length} (`--updates`)"
-
-    @property
-    def settings_changed(self) -> bool:
-        """Whether more than the length was changed: options stand there as they are typed."""
-        return any("--" in before for before in self.planned_before)
 
     @property
     def change_option(self) -> str:

@@ -58,7 +58,8 @@ def test_the_papers_size(tmp_path: Path) -> None:
     assert found.verdict is Verdict.REDUCED
     assert found.groups[0].title.endswith("5 updates, planned for 800 updates before")
     assert report.called(found.groups[0]).endswith("--size paper --change-length --seeds 1")
-    changed = replace(before, planned_before=["800 updates with --dropout 0.1"])
+    text = "800 updates with --dropout 0.1"
+    changed = replace(before, planned_before=[text], settings_changed=True)
     records.write_record(path, changed)
     (group,) = verdict([path]).groups
     assert report.called(group).endswith("--size paper --change-settings --seeds 1")

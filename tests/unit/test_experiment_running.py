@@ -365,6 +365,7 @@ def test_a_run_goes_on_with_other_settings(tmp_path: Path, monkeypatch: pytest.M
         "9 updates, planned for 7 updates with --dropout 0, no --weight-decay until update 7 "
         "before (`--change-settings`)"
     )
+    assert now.settings_changed and not before.settings_changed
     assert now.trainings["short"] == record.trainings["short"] and now.finished("short")
     assert now.trainings[""]["dropout"] == "0.5" and not now.finished()
     plain.train([other])  # the same command goes on without being asked again
