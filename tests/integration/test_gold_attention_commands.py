@@ -84,7 +84,8 @@ def test_gold_attention_is_wanted(place: Path, tmp_path: Path) -> None:
     options = words(
         "--task translation_with_gold_attention --arch location_mix --lr 1 --max-epoch 1"
     )
-    train = ("fairseq-train", data, *options, "--optimizer", "adam", "--batch-size", 9)
+    options += ("--optimizer", "adam", "--batch-size", 9, "--save-dir", tmp_path / "save")
+    train = ("fairseq-train", data, *options)
     for command in (
         train,
         ("sut-evaluate", "--path", checkpoint, "--data", data, "--gen-subset", "valid"),
