@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).with_name("README.md")
 
-# What training, generating and counting do without, named in sut_fairseq/_requirements.py too.
+# Not needed for training, generating and counting; sut_fairseq/_requirements.py names them too.
 PLOTS = ["matplotlib>=3.6"]  # the first for Python 3.11, and with `text.parse_math` as a setting
 TEXT = ["sacremoses", "sentencepiece", "subword-nmt"]
 TENSORBOARD = ["tensorboard"]
@@ -50,12 +50,12 @@ setup(
     },
     zip_safe=False,  # fairseq's --user-dir needs a real folder
     install_requires=[
-        "fairseq-fixed==0.12.3.1",  # installs the package `fairseq`; fairseq 0.12.2 ends at 3.10
+        "fairseq-fixed==0.12.3.1",  # provides `fairseq`; fairseq 0.12.2 stops at Python 3.10
         "numpy",
         "ptflops>=0.7.4",  # the first whose counting of functionals can be switched off
         "PyYAML",
         "sacrebleu>=2.0",  # the first with the metrics' own signatures
-        "safetensors>=0.4",  # a small wheel that needs nothing; what is exported must be readable
+        "safetensors>=0.4",  # a small wheel without dependencies; exports must be readable
         "torch>=2.6",  # the first whose torch.load is safe by default
         "tqdm",
     ],

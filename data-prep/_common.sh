@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# _common.sh NAME.sh OPTIONS: what every door of this folder does. It finds a Python and has the
-# package beside it prepare the data set NAME; the door's name is what messages begin with.
+# _common.sh NAME.sh OPTIONS: what every script of this folder calls. It finds a Python and has the
+# package beside it prepare the data set NAME; messages begin with the script's name.
 set -euo pipefail
 unset CDPATH
 
@@ -12,8 +12,8 @@ suits() {
 sys.exit(sys.version_info < (3, 11) or not all(map(find_spec, sys.argv[2:])))' "$@" 2>/dev/null
 }
 
-# An active environment comes before the repository's own. Without fairseq anywhere, the first that
-# runs shows help, and says how to install it.
+# An active environment comes before the repository's own. If none has fairseq, the first Python
+# that runs shows help, and says how to install it.
 active="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
 candidates=(${active:+"$active/bin/python"} "${data_prep%/*}/.venv/bin/python" python3 python)
 for needed in "fairseq torch" ""; do

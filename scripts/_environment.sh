@@ -36,8 +36,8 @@ point it to one, or unset it."
         printf '%s\n' "$PYTHON"
         return
     fi
-    # Those that the tests run with first. Each is run, not just looked up: a name on PATH can
-    # stand for a version that is not there.
+    # First those that the tests run with. Each is run, not just looked up: a name on PATH can
+    # stand for a version that is not installed.
     for candidate in python3.11 python3.12 python3; do
         if fits "$candidate"; then
             printf '%s\n' "$candidate"
@@ -78,7 +78,7 @@ against them: install them (python3-dev, python3-devel)."
 install one (package g++ or build-essential)."
 }
 
-# check_installed: what must be there fits together; status 3 if something is not there yet.
+# check_installed: check that the requirements are met; status 3 if something is not installed yet.
 check_installed() {
     "$python" -P "$repository/sut_fairseq/_requirements.py"
 }
@@ -108,7 +108,7 @@ CHECK
     printf '%s\n' "$active/bin/python"
 }
 
-# fingerprint EXTRA: what an installation depends on; the place too, since it is an editable one.
+# fingerprint EXTRA: what an installation depends on; its path too, since it is an editable one.
 fingerprint() {
     printf '%s %s ' "$repository" "$1"
     cat "$repository/setup.py" "$repository/pyproject.toml" "$repository/sut_fairseq/constraints.txt" |
@@ -120,7 +120,7 @@ install_step() {
     local what="$1" ticker status=0
     shift
     say "installing $what"
-    # Ends with this script however that ends; the sleep must not hold a pipe open.
+    # Ends with this script, however that ends; the sleep must not keep a pipe open.
     while sleep 15 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
         say "still installing $what"
     done &
@@ -144,7 +144,7 @@ install_torch_and_fairseq() {
     install_step torch torch
     install_step "build tools" setuptools wheel ninja Cython numpy
     # Without isolation pip does not install a second torch for the build. Debugging information,
-    # which Python's own flags ask for, would double the compiler's time.
+    # which Python's own flags ask for, would double the compile time.
     CFLAGS="${CFLAGS:+$CFLAGS }-g0" install_step "fairseq, which is compiled" \
         --no-build-isolation fairseq-fixed
 }
@@ -163,7 +163,7 @@ prepare_environment() {
     export PATH="$repository/.venv/bin:$PATH"
     check_installed || status=$?
     [ "$status" -eq 0 ] || [ "$status" -eq 3 ] || exit 1
-    # The installation with the test tools serves those who do not need them as well.
+    # An installation with the test tools also serves scripts that do not need them.
     for stamp in "$extra" test; do
         found="$(cat "$repository/.venv/installed-$stamp" 2>/dev/null || true)"
         if [ "$status" -eq 0 ] && [ "$found" = "$(fingerprint "$stamp")" ]; then
@@ -171,7 +171,7 @@ prepare_environment() {
         fi
     done
     rm -f "$repository"/.venv/installed-*
-    # As an address, since pip takes several files here and splits the text at spaces.
+    # As a URL, since pip accepts several files here and splits the text at spaces.
     PIP_CONSTRAINT="$(python -c 'import pathlib, sys; print(pathlib.Path(sys.argv[1]).as_uri())' \
         "$repository/constraints.txt")"
     export PIP_CONSTRAINT
@@ -180,7 +180,7 @@ prepare_environment() {
         say "installing into .venv; the first time takes some minutes"
         install_torch_and_fairseq
     fi
-    # pip leaves an older one as it is, and Python would read the console commands from it.
+    # pip leaves an older egg-info as it is, and Python would read the console commands from it.
     rm -rf "$repository/sut_fairseq.egg-info"
     install_step "sut_fairseq and the rest" --editable "${repository}[$extra]"
     unset PIP_CONSTRAINT PIP_DISABLE_PIP_VERSION_CHECK

@@ -22,7 +22,7 @@ MACHINES = {"cpu": "2 CPU cores, float32", "h100": "H100, bfloat16", "h200": "H2
 
 
 class Row(NamedTuple):
-    """A ratio: what it says, and where it is found."""
+    """A ratio: what it says, and which file holds it."""
 
     about: str
     better: str
@@ -71,7 +71,7 @@ ROWS = (
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What `sut-benchmark --json` wrote."""
+    """Read what `sut-benchmark --json` wrote."""
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return document
 
@@ -104,7 +104,7 @@ def markdown() -> str:
 
 
 def updated(page: str) -> str:
-    """The page with the table as it should be."""
+    """The page with its table brought up to date."""
     before, _, rest = page.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
@@ -113,7 +113,7 @@ def updated(page: str) -> str:
 
 
 def main() -> None:
-    """Write, check or show."""
+    """Write or check the table, or show raw files."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Pages of the documentation site that are made from other files and from the code (a mkdocs hook).
+"""Pages of the documentation site that are generated from other files and the code (a mkdocs hook).
 
 Options and commands come from the code itself, so that they cannot be outdated: building the site
 needs the package installed.
@@ -45,14 +45,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Follow links to files of the repository, which lie outside the site."""
+    """Rewrite links to files of the repository, which lie outside the site."""
     if page.file.src_uri in PAGES.values():
         return markdown
     return _relocated(markdown, Path("docs"))
 
 
 def _list_others(nav: list[Any], pages: list[str]) -> None:
-    """Add the pages that the navigation does not name: results to theirs, the rest to the end."""
+    """Add the pages that the navigation does not name: results to their section, others last."""
     listed = set(_listed(nav))
     others = [page for page in pages if page not in listed]
     results = [page for page in others if page.startswith(f"{RESULTS.lower()}/")]
@@ -77,7 +77,7 @@ def _listed(nav: Any) -> Iterator[str]:
 
 
 def _relocated(text: str, folder: Path) -> str:
-    """Turn the links of a page into links of the site; what is not on the site is named only.
+    """Turn the links of a page into links of the site; links that leave the site become text.
 
     Args:
         text: Markdown.

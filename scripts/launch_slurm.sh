@@ -15,8 +15,8 @@
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@300
 # Five minutes before the time limit (USR1 to this script), or when the job is preempted (TERM), the
-# training saves and ends with status 75. The job is then put back into the queue, and goes on where
-# it stopped. Not tried on a cluster: adapt the lines above to yours.
+# training saves and ends with status 75. The job is then requeued, and continues where it stopped.
+# Not tested on a cluster: adapt the lines above to yours.
 set -euo pipefail
 
 for argument in "$@"; do
@@ -33,7 +33,7 @@ HELP
     esac
 done
 
-# First of all, since a signal may come at once.
+# Before anything else, since a signal may come at once.
 told=
 trap 'told=yes' USR1 TERM
 
@@ -47,7 +47,7 @@ if [ "$nodes" -eq 1 ]; then
     # fairseq starts a process for each GPU by itself.
     sut-experiment train "$@" &
 else
-    # Every process must see all GPUs of its machine: fairseq takes the one of its local number.
+    # Every process must see all GPUs of its machine: fairseq takes the one of its local rank.
     gpus="${SLURM_GPUS_ON_NODE:?this script runs in a job of Slurm: start it with sbatch}"
     sut-experiment train --gpus $((nodes * gpus)) \
         --launcher "srun --ntasks $((nodes * gpus)) --ntasks-per-node $gpus --gpus-per-node $gpus --gpu-bind none" \
@@ -55,8 +55,8 @@ else
 fi
 training=$!
 
-# USR1 in both cases: srun passes it on, whereas TERM makes it end the processes soon. Sent each
-# second, since a process that has only just started may lose it; the training counts the first.
+# USR1 in both cases: srun passes it on, whereas TERM makes it end the processes soon. Sent every
+# second, since a process that has only just started may miss it; only the first counts.
 while kill -0 "$training" 2>/dev/null; do
     if [ -n "$told" ]; then kill -USR1 "$training" 2>/dev/null || true; fi
     sleep 1 &
@@ -65,7 +65,7 @@ done
 status=0
 wait "$training" || status=$?
 case "$status" in
-    75 | 138) # saved; or told (128 + USR1) before it could handle signals
+    75 | 138) # saved; or ended by USR1 (status 128 + 10) before it could handle it
         scontrol requeue "${SLURM_JOB_ID:?}"
         ;;
 esac

@@ -2,12 +2,12 @@
 # Trains an experiment on all GPUs of one or several machines with torchrun.
 #
 # One machine needs no launcher: `sut-experiment train NAME` uses all its GPUs. With several, run this
-# on each of them, with the same folder of the run on a file system that they share:
+# on each of them, with the same run folder on a shared file system:
 #
 #   NODES=2 NODE=0 FIRST=machine-0 bash scripts/launch_torchrun.sh wmt14 --models sut_base
 #   NODES=2 NODE=1 FIRST=machine-0 bash scripts/launch_torchrun.sh wmt14 --models sut_base
 #
-# Not tried on several machines.
+# Not tested on several machines.
 set -euo pipefail
 
 for argument in "$@"; do
@@ -33,8 +33,8 @@ if [ "$node" -eq 0 ]; then
     # The first machine keeps the record of the run.
     exec sut-experiment train --gpus $((nodes * gpus)) --launcher "$launcher" "$@"
 fi
-# The others run the same commands, the stages one after the other; those that are finished are
-# comments in the list.
+# The others run the same commands, one stage after the other; finished stages are comments in the
+# list.
 shopt -u patsub_replacement 2>/dev/null || true # in bash 5.2 an & in the path would be replaced
 program="$(printf %q "$(command -v fairseq-train)")"
 sut-experiment train --gpus $((nodes * gpus)) --launcher "$launcher" --dry-run "$@" |

@@ -61,14 +61,14 @@ export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$cores}"
 
 data="$out/data${limit:+-limit-$limit}"
 say "preparing SCAN"
-# Not by data-prep/scan.sh, which looks for a Python of its own.
+# Not with data-prep/scan.sh, which looks for a Python itself.
 PYTHONPATH="$repository/data-prep${PYTHONPATH:+:$PYTHONPATH}" "$python" -P -m sut_data scan.sh \
     --split simple ${limit:+--limit "$limit"} --out "$data" >"$out/prepare.log" ||
     die "the data could not be prepared; the reason is above."
 grep -m 1 '^SCAN' "$out/prepare.log" || true
 
-# The settings are part of the folder's name, the architecture and the flags below as a checksum:
-# other settings never continue a training of these.
+# The name of the folder contains the settings, the architecture and the flags below as a checksum:
+# a training never continues with other settings.
 settings="$(cat scripts/quickstart.sh sut_fairseq/models/architectures.py | cksum | cut -d ' ' -f 1)"
 run="$out/seed-$seed-updates-$updates${limit:+-limit-$limit}-$settings"
 mkdir -p "$run"

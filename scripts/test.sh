@@ -32,8 +32,8 @@ say "mypy"
 mypy --no-error-summary
 say "pytest"
 
-# One process per core, four at most: each holds its own copy of PyTorch. A debugger and captured
-# output need a single process.
+# One process per core, four at most: each holds its own copy of PyTorch. A debugger and
+# uncaptured output need a single process.
 processes="$("$python" -c 'import os; print(min(4, os.cpu_count() or 1))')"
 case " $* " in
     *" -n"* | *" --numprocesses"* | *" -p "* | *" --pdb "* | *" -s "* | *" --capture=no "*)

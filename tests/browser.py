@@ -20,12 +20,12 @@ _SECONDS = 60.0  # a loaded machine is slow to start one
 
 
 def find_chromium() -> str | None:
-    """The program, if there is one."""
+    """Name or path of Chromium; None if there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:
-    """One tab of a browser of its own, without a profile that would stay.
+    """One tab of a separate browser with a temporary profile.
 
     Everything that the page says on its console, every error in it and every request that leaves it
     is kept in `said`, `errors` and `requests`.
@@ -105,7 +105,7 @@ class Browser:
         self.wait("document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; promises are waited for."""
+        """The value of an expression in the page; promises are awaited."""
         found = self._call(
             "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
         )
@@ -130,11 +130,11 @@ class Browser:
             self._call("Input.dispatchKeyEvent", **common, type="keyUp")
 
     def type(self, text: str) -> None:
-        """Put text into what has the focus."""
+        """Type text into the element that has the focus."""
         self._call("Input.insertText", text=text)
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A picture of the page, or of what the screen shows of it."""
+        """A picture of the page, or of its visible part."""
         found = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(found["data"]))
 

@@ -19,7 +19,7 @@ from sut_fairseq.modules.attention.positions.transformer_xl import TransformerXL
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
 from sut_fairseq.modules.block import Block, DataRouterBlock, TransformerBlock
 from sut_fairseq.modules.copy_gate import CopyGate
-from sut_fairseq.modules.feedforward import DenseFeedForward
+from sut_fairseq.modules.feedforward import Activation, DenseFeedForward
 from sut_fairseq.modules.halting.act import DehghaniHalting, GravesHalting
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
@@ -32,9 +32,11 @@ EMBED_DIM, SOURCE_DIM, HEAD_DIM, HIDDEN_DIM = 6, 5, 3, 4
 ACT = {"graves": GravesHalting, "dehghani": DehghaniHalting}
 
 
-def build_feed_forward(options: Options, num_experts: int) -> nn.Module:
+def build_feed_forward(
+    options: Options, num_experts: int, activation: Activation = F.gelu
+) -> nn.Module:
     """Dense for one expert, like the package's own assembly."""
-    sizes = dict(embed_dim=EMBED_DIM, hidden_dim=HIDDEN_DIM, activation=F.gelu)
+    sizes = dict(embed_dim=EMBED_DIM, hidden_dim=HIDDEN_DIM, activation=activation)
     if num_experts == 1:
         return DenseFeedForward(**sizes)
     router = Router(EMBED_DIM, num_experts, options.ffn_top_k)
@@ -157,7 +159,7 @@ def build_stack(
 
 
 def memory_of(attention: nn.Module, states: Tensor, padding_mask: Tensor | None) -> Memory:
-    """Keys and values of all columns of `(batch, length, dim)`, padding's own included."""
+    """Keys and values of all columns of `(batch, length, dim)`, those at padding included."""
     batch, length = states.shape[:2]
     keys, values = (
         flat.unflatten(0, (batch, length)).transpose(1, 2)

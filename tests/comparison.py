@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 
 def randomise(module: nn.Module, seed: int = 0, scale: float = 0.6) -> nn.Module:
-    """Give every parameter random values, those too that start at 0 or 1.
+    """Give every parameter random values, including those that start at 0 or 1.
 
-    They depend on the parameter's name, not on the order in which a module makes its parts.
+    They depend on the parameter's name, not on the order in which a module creates its parts.
     """
     for name, parameter in module.named_parameters():
         generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} {name}".encode()))
@@ -32,7 +32,7 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 def gradients(
     outputs: Mapping[str, Tensor], variables: Mapping[str, Tensor], seed: int = 0
 ) -> dict[str, Tensor]:
-    """Gradients of a random linear function of all outputs; zeros where nothing depends."""
+    """Gradients of a random linear function of all outputs; zeros for unused variables."""
     generator = torch.Generator().manual_seed(seed)
     objective = torch.zeros(())
     for name in sorted(outputs):

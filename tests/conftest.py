@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest itself selects by `-m`
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out slow tests unless asked for; mark and skip what this machine has not."""
+    """Leave out slow tests unless asked for; mark and skip those this machine cannot run."""
     if not config.getoption("--slow"):
         slow = [item for item in items if item.get_closest_marker("slow")]
         if slow:
@@ -69,7 +69,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Count apart the tests that need what a machine may lack: skipped, they say nothing."""
+    """Count separately the tests that not every machine can run: skipped, they prove nothing."""
     folder = config.getoption("--data-dir")
     for mark, what, lacking in (
         (PUBLISHED, "published data sets", f"there is no folder {folder} (--data-dir DIR)"),

@@ -12,7 +12,7 @@ import pytest
 
 
 def span(path: Path, record: str) -> range:
-    """The places of the bytes of a record of a checkpoint, behind its header.
+    """The byte positions of a record of a checkpoint, after its header.
 
     Args:
         record: the end of its name, like `data.pkl`.
@@ -27,7 +27,7 @@ def span(path: Path, record: str) -> range:
 
 
 def largest_record(path: Path) -> range:
-    """The places of the bytes of the largest tensor."""
+    """The byte positions of the largest tensor."""
     with zipfile.ZipFile(path) as archive:
         tensors = [info for info in archive.infolist() if "/data/" in info.filename]
         largest = max(tensors, key=lambda info: info.file_size)
@@ -35,7 +35,7 @@ def largest_record(path: Path) -> range:
 
 
 def flip(path: Path, places: Iterable[int]) -> None:
-    """Change all bits of the bytes at these places."""
+    """Flip all bits of the bytes at these positions."""
     content = bytearray(path.read_bytes())
     for place in places:
         content[place] ^= 0xFF
@@ -43,7 +43,7 @@ def flip(path: Path, places: Iterable[int]) -> None:
 
 
 def fail_to_open(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> None:
-    """Let opening this one file fail with an error of the system, which root would not meet."""
+    """Make opening this one file fail with a system error, which root would never get."""
     opened = Path.open
 
     def fail(self: Path, *arguments: Any, **options: Any) -> IO[Any]:

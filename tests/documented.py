@@ -3,7 +3,7 @@
 All blocks of a page run in their order, in one folder, as one bash script. Small programs stand in
 for our commands and fairseq's: they hand their arguments to this process, which runs the real
 command in a fork (`tests.integration.commands`). A page with ten commands then imports torch and
-fairseq once. Further options make short what would take long.
+fairseq once. Further options shorten what would take long.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Block:
 
     Attributes:
         language: sh, bash or python.
-        code: what is in it.
+        code: its content.
         reason: why it is not run; empty if it is.
     """
 
@@ -87,7 +87,7 @@ def run_page(
         page: the Markdown file.
         folder: where they run.
         commands: names of those that are run in forks; `python` runs the blocks in Python.
-        shorten: takes the name and arguments of a command and gives the arguments to run it with.
+        shorten: takes the name and arguments of a command, returns the arguments to run it with.
     """
     programs = folder / ".commands"
     programs.mkdir()

@@ -1,4 +1,4 @@
-"""Folders of runs as trainings and evaluations leave them, without either."""
+"""Folders of runs as trainings and evaluations leave them, made without either."""
 
 from __future__ import annotations
 

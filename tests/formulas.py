@@ -1,4 +1,4 @@
-"""MACs of a model, written down from the equations and the sizes in print."""
+"""MACs of a model, derived from the equations and the published sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CFQ_T5 = Sizes(512, 8, 64, 1024, steps=8, window=None, halting=False, pre_norm=T
 
 @dataclass(frozen=True)
 class Formula:
-    """MACs of one sentence pair, written down from the equations.
+    """MACs of one sentence pair, derived from the equations.
 
     Attributes:
         sizes: the model.
@@ -54,7 +54,7 @@ class Formula:
         return 0 if experts == 1 else d * d + d + d * experts
 
     def queries_and_output(self) -> int:
-        """Attention, for one token at one step, but for keys, values and products."""
+        """Attention for one token at one step, without keys, values and products."""
         (experts, _), (k, _), s = self.sizes.experts, self.sizes.top_k, self.sizes
         return self.router(experts) + k * 2 * s.embed_dim * s.inner
 

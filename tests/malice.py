@@ -37,7 +37,7 @@ class Runs:
 
 
 class Reduced:
-    """Pickles as what the tuple says, as `__reduce__` gives it."""
+    """Pickles as the given tuple says, which `__reduce__` returns."""
 
     def __init__(self, *reduced: Any) -> None:
         self._reduced = reduced
@@ -97,7 +97,7 @@ PLACES = (
 
 
 def put(state: Any, place: str, thing: Any) -> Any:
-    """A copy of a checkpoint's dictionary with something else at a place, named with dots."""
+    """A copy of a checkpoint's dictionary with another value at a dotted path."""
     if not place:
         return thing
     first, _, rest = place.partition(".")
@@ -152,7 +152,7 @@ def settings_that_run(whole: Path, folder: Path, canary: Path) -> Iterator[Path]
 
 
 def names_another(whole: Path, data: Path, folder: Path, canary: Path) -> Path:
-    """A checkpoint without code of a model that loads a second one, whose settings are code."""
+    """A checkpoint without code, whose model loads a second one with settings that are code."""
     state = torch.load(whole, weights_only=True)
     first = {"_name": "fconv_self_att", "pretrained": "True", "pretrained_checkpoint": "second.bin"}
     second = {"_name": "fconv", "encoder_layers": f"__import__('os').system('touch {canary}')"}
@@ -169,7 +169,7 @@ STOCK = {"_name": "transformer", "arch": "transformer", "encoder_layers": 1, "de
 
 
 def broken(whole: Path, folder: Path) -> Iterator[Path]:
-    """What disks, copies, people and other programs make of checkpoints."""
+    """Checkpoints as disks, copies, people and other programs damage them."""
     content = whole.read_bytes()
 
     def file(name: str, data: bytes) -> Path:
@@ -221,7 +221,7 @@ def broken(whole: Path, folder: Path) -> Iterator[Path]:
 
 
 def nonsense(whole: Path, folder: Path) -> Iterator[Path]:
-    """Checkpoints that are whole and harmless, of which no model can be made."""
+    """Checkpoints that are whole and harmless, but from which no model can be built."""
     state = torch.load(whole, weights_only=True)
     weights, sizeless = dict(state["model"]), torch.tensor(3)
     name = next(name for name in weights if weights[name].is_floating_point())
@@ -253,7 +253,7 @@ def nonsense(whole: Path, folder: Path) -> Iterator[Path]:
 
 
 def exported(whole: Path, data: Path, folder: Path, canary: Path) -> Iterator[Path]:
-    """Exported models, damaged or made to do harm: the weights of each."""
+    """Weights files of exported models, damaged or malicious."""
     state = torch.load(whole, weights_only=True)
     made = folder / "export"
     made.mkdir()

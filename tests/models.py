@@ -85,10 +85,10 @@ ATTENTION_KINDS = {
 
 
 def configurations() -> dict[str, dict[str, Any]]:
-    """Options of a model for each kind of each axis, and of more that have a name in this file.
+    """Options of a model for each kind of each axis, and of further models named in this file.
 
-    The kinds are read from the lists in `_kinds`, so that a new one is among them. What comes to
-    the same model as an earlier one is left out.
+    The kinds are read from the lists in `_kinds`, so that new ones are included. Options that give
+    the same model as earlier ones are left out.
     """
     sut = {**MIXTURE, **HALTING}
     dense = dict(sut, attention_experts=1, attention_top_k=1)

@@ -1,4 +1,4 @@
-"""Lines of text that programs stumble over: real ones, and random ones made of everything."""
+"""Lines of text that programs stumble over: real ones, and random ones of any characters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def character(generator: random.Random) -> str:
 
 
 def lines(count: int, seed: int) -> list[str]:
-    """So many lines of text, without their ends: all nasty ones, then random ones."""
+    """The given number of lines of text, without their ends: all nasty ones, then random ones."""
     generator = random.Random(seed)
     found = list(NASTY[:count])
     source = words(generator)

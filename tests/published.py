@@ -49,15 +49,15 @@ def checkpoint(
     *, seed: int = 0, words: int = WORDS, target_words: int | None = None, flat: bool = False,
     dtype: torch.dtype = torch.float64, sizes: dict[str, int] | None = None, **changes: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """What that code's training would save, as far as it matters here.
+    """What that code's training would save, as far as it matters to the tests.
 
     Args:
         seed: of the weights.
-        words, target_words: sizes of the dictionaries; only the first where they are joined.
+        words, target_words: sizes of the dictionaries; only the first if they are joined.
         flat: settings under `args`, as fairseq wrote them before `cfg`.
         dtype: of the tensors.
-        sizes: others than `SIZES`.
-        changes: settings that are others than `SETTINGS`.
+        sizes: those that differ from `SIZES`.
+        changes: settings that differ from `SETTINGS`.
     """
     settings = Namespace(**{**SETTINGS, **changes})
     tensors = _tensors(settings, {**SIZES, **(sizes or {})}, words, target_words or words, seed)

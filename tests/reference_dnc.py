@@ -93,7 +93,7 @@ def sharpen(weights: Vector, sharpness: Tensor) -> Vector:
 
 
 class Parts:
-    """Cuts the controller's vector into what it says, in the order of the package."""
+    """Splits the controller's output vector into its parts, in the order of the package."""
 
     def __init__(self, values: Vector) -> None:
         self.values = values

@@ -201,7 +201,7 @@ def decode_after(
 def decode_before(
     name: str, parameters: Parameters, tokens: Rows, source: Rows, final: Vector
 ) -> list[Vector]:
-    """Outputs of `AttendBefore`: where it looks is computed anew from all queries so far."""
+    """Outputs of `AttendBefore`: its attention is recomputed from all queries so far."""
     queries, outputs = [final], []
     for token in tokens:
         row = attention(name, part(parameters, "attender"), queries, source)[-1]

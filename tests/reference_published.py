@@ -1,8 +1,8 @@
 """The published SUT code's model as slow, plain loops, under that code's own names.
 
 Written from what that code computes in evaluation mode, peculiarities included (the gates' 1e-6,
-offsets clipped one short of the window, a threshold that must be undercut); nothing here uses the
-package. One sentence, token, head and expert at a time, in the precision of the tensors.
+offsets clipped one short of the window, a strict comparison with the threshold); nothing here uses
+the package. One sentence, token, head and expert at a time, in the precision of the tensors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Tensors = Mapping[str, Tensor]
 
 
 def part(tensors: Tensors, name: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with `name`, without that beginning."""
+    """The tensors whose names begin with `name`, without that prefix."""
     return {k[len(name) + 1 :]: t for k, t in tensors.items() if k.startswith(f"{name}.")}
 
 
@@ -161,7 +161,7 @@ def run(
 
 
 def embed(tensors: Tensors, settings: Namespace, tokens: Sequence[int]) -> list[Tensor]:
-    """Words times the root of their size, and sinusoids that count from two."""
+    """Embeddings times the square root of their size, plus sinusoids that count from two."""
     words = tensors["embed_tokens.weight"]
     half = words.shape[1] // 2
     states = []
@@ -185,7 +185,7 @@ def logits(
         tensors: of its checkpoint, under `model`.
         settings: of its checkpoint.
         src_tokens, prev_output_tokens: padded, `(batch, src_len)` and `(batch, tgt_len)`.
-        threshold: what it takes from ACT_THRESHOLD.
+        threshold: the value that it reads from ACT_THRESHOLD.
     """
     encoder, decoder = part(tensors, "encoder"), part(tensors, "decoder")
     projection = decoder["output_projection.weight"]

@@ -2,7 +2,7 @@
 
 Nothing here uses the package: one sentence, token, head, expert and key at a time, probabilities
 rather than their logarithms, and every token computed at every step (a halted one is computed too,
-and then keeps what it had). Weights come as named tensors; a linear layer's are `(out, in)`, those
+but keeps its old state). Weights come as named tensors; a linear layer's are `(out, in)`, those
 of a stack of experts `(num_experts, in, out)`.
 """
 
@@ -20,7 +20,7 @@ Weights = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Options:
-    """What the weights do not say themselves."""
+    """What the weights themselves do not determine."""
 
     num_heads: int = 2
     attention_top_k: int = 1
@@ -40,7 +40,7 @@ class Options:
 
     @property
     def across(self) -> Options:
-        """Of cross-attention: no relative positions across two sentences."""
+        """The options of cross-attention, which has no relative positions across two sentences."""
         own_values, several = self.own_values, self.num_retrievals
         heads = Options(self.num_heads, self.attention_top_k)
         return replace(heads, num_retrievals=several, own_values=own_values)
@@ -54,7 +54,7 @@ class Call:
         probabilities: g(e|h) for each expert.
         gates: renormalised weight of each chosen expert.
         log_partition: log of the sum of exponentiated scores.
-        weight: what the call counts for in the losses.
+        weight: that of the call in the losses.
     """
 
     probabilities: list[Tensor]
@@ -72,7 +72,7 @@ class Result:
         calls: the calls of each router.
         depths: expected depth of each token.
         steps: number of steps that each token ran.
-        remainders: of each token, what its last state gets because it is left.
+        remainders: for each token, the remaining probability, which its last state gets.
     """
 
     states: Tensor
@@ -120,14 +120,23 @@ def route(weights: Weights, state: Tensor, top_k: int) -> Call:
     return Call(probabilities, gates, torch.log(sum(torch.exp(score) for score in scores)))
 
 
-def feed_forward(weights: Weights, state: Tensor, top_k: int) -> tuple[Tensor, Call | None]:
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0) (NDR Eq. 5)."""
+    return torch.where(x > 0, x, 0)
+
+
+def feed_forward(
+    weights: Weights, state: Tensor, top_k: int, activation: Callable[[Tensor], Tensor] = gelu
+) -> tuple[Tensor, Call | None]:
     """Feed-forward layer, or sum over the chosen experts of g_e f_e(h) (SUT 3.1)."""
     if not part(weights, "router"):
-        return linear(part(weights, "output"), gelu(linear(part(weights, "input"), state))), None
+        hidden = activation(linear(part(weights, "input"), state))
+        return linear(part(weights, "output"), hidden), None
     call = route(part(weights, "router"), state, top_k)
     result = torch.zeros_like(state)
     for expert, gate in call.gates.items():
-        hidden = gelu(state @ weights["input.weight"][expert] + weights["input.bias"][expert])
+        inputs = state @ weights["input.weight"][expert] + weights["input.bias"][expert]
+        hidden = activation(inputs)
         value = hidden @ weights["output.weight"][expert] + weights["output.bias"][expert]
         result = result + gate * value
     return result, call
@@ -199,7 +208,7 @@ def pair_scores(
 
 
 def geometric(scores: Mapping[int, Tensor], i: int) -> list[Tensor]:
-    """Weights of the keys by position, those that may match (NDR Eq. 6-8, by their letter)."""
+    """Weights of the keys by position, those that may match (NDR Eq. 6-8, taken literally)."""
     matches = {j: torch.sigmoid(score) for j, score in scores.items()}
     result = []
     for j, match in matches.items():
@@ -215,7 +224,7 @@ def geometric(scores: Mapping[int, Tensor], i: int) -> list[Tensor]:
 
 
 def choose(weights: Weights, state: Tensor, search: int, retrieved: list[Tensor]) -> Tensor:
-    """What one search makes of all that it has retrieved (COMP Eq. 11-13)."""
+    """What one search selects from all that it has retrieved (COMP Eq. 11-13)."""
     if len(retrieved) == 1:
         return retrieved[0]
     weights = part(weights, "value_scores")
@@ -321,7 +330,7 @@ def expected_state(halts: Sequence[Tensor], states: Sequence[Tensor]) -> Tensor:
 
 
 def expected_depth(halts: Sequence[Tensor], num_steps: int) -> Tensor | float:
-    """Expected number of steps (SUT Eq. 4); the mass that is left falls on the last step."""
+    """Expected number of steps (SUT Eq. 4); the remaining mass falls on the last step."""
     return sum(a * step for step, a in enumerate(halts, start=1)) + (1 - sum(halts)) * num_steps
 
 

@@ -34,7 +34,7 @@ def assert_agrees(
     seed: int = 1,
     without_gradient: tuple[str, ...] = (),
 ) -> references.Result:
-    """Compare states, all losses and all gradients; return what the reference did."""
+    """Compare states, all losses and all gradients; return the reference's result."""
     stack = build_stack(
         options, num_experts, cross=cross, checkpoint=checkpoint, layout=layout, seed=seed
     )

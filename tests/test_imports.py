@@ -1,4 +1,4 @@
-"""Who may import whom: the package's layers, read from its source."""
+"""Which module may import which: the package's layers, read from its source."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def violations(imports: dict[str, set[str]]) -> list[str]:
 
 
 def circle(imports: dict[str, set[str]]) -> list[str]:
-    """Modules that import each other in a ring; empty if there is none."""
+    """Modules that import each other in a cycle; empty if there is none."""
     graph = {module: others - {module} for module, others in inside(imports).items()}
     while graph:
         # Whatever imports nothing that is left cannot be part of a ring.
@@ -174,7 +174,7 @@ def test_no_circles() -> None:
 
 
 def data_violations(imports: dict[str, set[str]]) -> list[str]:
-    """What sut_data imports of sut_fairseq, of torch or fairseq, or of its own later rooms."""
+    """What sut_data imports of sut_fairseq, of torch or fairseq, or of its own later layers."""
     found = []
     for module, names in imports.items():
         room = room_of(module)

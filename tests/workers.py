@@ -53,7 +53,7 @@ class Case:
 
 @dataclass
 class Trained:
-    """What became of it: parameters by name, before and after, and fairseq's log of each update."""
+    """The outcome: parameters by name, before and after, and fairseq's log of each update."""
 
     before: dict[str, Tensor]
     after: dict[str, Tensor]
@@ -98,7 +98,7 @@ def train(case: Case, rank: int = 0, workers: int = 1) -> Trained:
 
 @cache
 def _config(typed: str, workers: int) -> Any:
-    """What fairseq-train makes of a command line, but for the number of workers."""
+    """The configuration fairseq-train makes of a command line, except the number of workers."""
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
@@ -114,7 +114,7 @@ def _parameters(model: nn.Module) -> dict[str, Tensor]:
 
 
 class Pair:
-    """Two workers; a context that ends them.
+    """Two workers, in a context that ends them.
 
     A call runs a function in both of them, with their rank and number as its last arguments.
     """

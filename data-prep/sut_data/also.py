@@ -1,4 +1,4 @@
-"""`sut-prepare also`: add evaluation sets to a folder that is prepared already."""
+"""`sut-prepare also`: add evaluation sets to a prepared folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_parser(program: str) -> Parser:
 
 
 def main(program: str, argv: Sequence[str]) -> None:
-    """Add the sets, and say what they hold."""
+    """Add the sets and report their counts."""
     parser = make_parser(program)
     args = parser.parse_args(argv)
     if len(args.sets) % 3:

@@ -1,7 +1,7 @@
 """What all commands of the repository share: their parser, and how they end.
 
-A command ends with status 0 when all is well. What the user can cause, a wrong command line or a
-wrong input, is told in one sentence on standard error, with status 2.
+A command exits with status 0 when all is well. An error that the user can cause, a wrong command
+line or bad input, is reported in one sentence on standard error, with status 2.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ BAD_INPUT = 2
 STOPPED = "interrupted."
 
 _MOST = 2**63 - 1
-_MOST_DIGITS = 18  # of numbers that are surely less
+_MOST_DIGITS = 18  # any number this short is below it
 
-# What training does not need: the module that is imported, and the extra that installs it.
+# Modules that training does not need, and the extra that installs each of them.
 EXTRAS = {
     "matplotlib": "plots",
     "shtab": "completion",
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
     Args:
         prog: name of the command.
         description, epilog: what `--help` says before and after the options.
-        usage: the line of usage; argparse's own where it is None.
+        usage: the usage line; None means argparse's own.
         examples: command lines that `--help` ends with.
     """
 
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; of an unknown option the error names the nearest one of that very command."""
+        """Parse; the error for an unknown option suggests the nearest one of the same command."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             chosen = self._chosen(found)
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _chosen(self, found: argparse.Namespace) -> argparse.ArgumentParser:
-        """The parser of the command that was given, of those that have several."""
+        """The parser of the subcommand that was given; this parser where there are none."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 chosen: argparse.ArgumentParser = action.choices[getattr(found, action.dest)]
@@ -114,10 +114,10 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def seed(text: str) -> int:
-    """Argument type of argparse: a whole number of 64 bits with a sign, which torch can take.
+    """Argument type for argparse: a signed 64-bit integer, as torch accepts it.
 
     Raises:
-        argparse.ArgumentTypeError: if it is none.
+        argparse.ArgumentTypeError: if it is not one.
     """
     try:
         number = int(text)
@@ -130,10 +130,10 @@ def seed(text: str) -> int:
 
 
 def whole_number(text: str) -> int:
-    """Argument type of argparse: a whole number of at least 1, in at most 18 ASCII digits.
+    """Argument type for argparse: an integer of at least 1, with at most 18 ASCII digits.
 
     Raises:
-        argparse.ArgumentTypeError: if it is none.
+        argparse.ArgumentTypeError: if it is not one.
     """
     if not text.isascii() or not text.strip("0") or not text.isdigit():
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, but is `{text}`")
@@ -152,8 +152,8 @@ def given(
 
     Args:
         arguments: what was parsed.
-        names: of options, with underscores.
-        parser: has their defaults; None: they are None, or False of switches.
+        names: of the options, with underscores.
+        parser: knows their defaults; None means they are None, or False for switches.
     """
 
     def is_given(name: str) -> bool:
@@ -169,7 +169,7 @@ def flags(names: Iterable[str]) -> str:
 
 
 def leave_out(names: Iterable[str], reason: str, instead: str = "") -> NoReturn:
-    """Refuse options, or one that could be left out `instead`.
+    """Refuse options: either they must be left out, or the option `instead`.
 
     Raises:
         InputError: `REASON: leave --beam and --max-len out.`
@@ -190,14 +190,14 @@ def refuse(
 
     Args:
         arguments, names, parser: as for `given`.
-        reason, instead: as for `leave_out`, which this ends in.
+        reason, instead: as for `leave_out`.
     """
     if found := given(arguments, names, parser):
         leave_out(found, reason, instead)
 
 
 def run_command(name: str, body: Callable[[], None], *, interrupted: str = STOPPED) -> int:
-    """Run the body of a command and tell what the user can cause in one sentence.
+    """Run the body of a command and report the user's errors in one sentence.
 
     Args:
         name: the command's name, which starts the sentence.
@@ -206,7 +206,7 @@ def run_command(name: str, body: Callable[[], None], *, interrupted: str = STOPP
 
     Returns:
         exit code: 0 when `body` finishes, 2 when the input was bad or a library is missing, 130
-        after Ctrl-C. Any other exception is a defect of ours and keeps its traceback.
+        after Ctrl-C. Any other exception is a bug and keeps its traceback.
     """
     _write_anything()
     try:
@@ -236,7 +236,7 @@ def run_command(name: str, body: Callable[[], None], *, interrupted: str = STOPP
 
 
 def _write_anything() -> None:
-    """Where the locale's encoding lacks a character, print its number: `\\u2581`."""
+    """Print characters that the locale's encoding lacks as escapes: `\\u2581`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -248,9 +248,9 @@ def _flush() -> None:
 
 
 def _forget(interruption: KeyboardInterrupt) -> None:
-    """Free what was being made when Ctrl-C came: half-made, its `__del__` may fail.
+    """Free objects that Ctrl-C left half-constructed, whose `__del__` may fail.
 
-    Python would print a traceback for each of them, after the line that tells of the interruption.
+    Otherwise Python would print a traceback for each, after the line about the interruption.
     """
     before, sys.unraisablehook = sys.unraisablehook, lambda _: None
     try:
@@ -264,18 +264,18 @@ def _forget(interruption: KeyboardInterrupt) -> None:
 
 
 def forget_output(output: TextIO | None = None) -> None:
-    """Write to nowhere from now on, since the reader of the output (`head`, say) has left.
+    """Discard all further output, since its reader (`head`, say) has closed the pipe.
 
     Otherwise Python would complain again when it flushes at exit.
 
     Args:
-        output: None: standard output.
+        output: the stream; None means standard output.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), (output or sys.stdout).fileno())
 
 
 def _missing(error: ModuleNotFoundError) -> str:
-    """How to install what a failed import lacks, in a sentence."""
+    """One sentence on how to install the module that could not be imported."""
     module = (error.name or "").partition(".")[0]
     if module in EXTRAS:
         return (
@@ -289,7 +289,7 @@ def _missing(error: ModuleNotFoundError) -> str:
 
 
 def printable(text: str) -> str:
-    """Text of somebody else's as it can be shown: a terminal would obey its control characters."""
+    """Escape unprintable characters of untrusted text: a terminal would obey some of them."""
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode()
         for one in text

@@ -1,4 +1,4 @@
-"""`sut`: the commands there are, and completion of their options in a shell."""
+"""`sut`: list the commands, run one, or complete their options in a shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sut_data.tables import table
 PROGRAM = "sut"
 SHELLS = ("bash", "zsh", "tcsh")
 _PACKAGES = ("sut_fairseq", "sut_data")
-# What stands for a file or a folder in the help of our commands.
+# Placeholders for files and folders in the help of our commands.
 _FILES = ("FILE", "CHECKPOINT", "CKPT", "OUT", "GENERATED", "SRC", "TGT")
 _FOLDERS = ("DIR", "FOLDER", "DATA-BIN", "RUN")
 
@@ -114,7 +114,7 @@ def completion(shell: str) -> str:
 
 
 def _with_names(parser: Parser) -> Parser:
-    """Add the names of the commands, which `main` reads by itself."""
+    """Add the command's name as an argument; `main` reads it without the parser."""
     names = [name.removeprefix(f"{PROGRAM}-") for name in commands()]
     parser.add_argument("name", nargs="?", choices=names)
     return parser

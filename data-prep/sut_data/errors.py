@@ -1,4 +1,4 @@
-"""Bad input: its exception, and the one template of what was given and what is allowed."""
+"""Bad input: its exception, and the template of its messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Bad input, told in one sentence: what was given, what is allowed, how to fix it.
+    """Bad input, described in one sentence: what was given, what is allowed, how to fix it.
 
     Commands show the sentence without a traceback; a caller in Python catches a `ValueError`.
     """

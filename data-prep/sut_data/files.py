@@ -1,4 +1,4 @@
-"""Files: text read, plain or gzipped; anything written whole or not at all."""
+"""Read text files, plain or gzipped; write files and folders whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from sut_data.errors import InputError
 
-LONGEST = 1 << 24  # characters of a line; memory is not filled with one that has no end
+LONGEST = 1 << 24  # characters of a line, so that an endless one does not fill memory
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file without their line ends; a name in `.gz` is decompressed.
+    """Yield the lines of a UTF-8 file without their line ends; a `.gz` file is decompressed.
 
     A line ends in a line feed, with or without a carriage return before it. A carriage return
     elsewhere is part of the line: two files would no longer be aligned if it ended one.
@@ -40,8 +40,8 @@ def read_lines(path: Path) -> Iterator[str]:
                         "no text with a sentence on each line."
                     )
                 if number == 0:
-                    # It would become part of the first word. Python's utf-8-sig takes a file that
-                    # ends within the mark for an empty one.
+                    # A byte order mark would join the first word. Python's utf-8-sig reads a file
+                    # that ends within the mark as empty.
                     line = line.removeprefix("\ufeff")
                     if not line:
                         return
@@ -68,18 +68,18 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 @contextmanager
 def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) -> Iterator[Path]:
-    """Yield a path beside `path` to write a file or a folder to; it replaces `path` at the end.
+    """Yield a temporary path beside `path` to write to; it replaces `path` at the end.
 
-    If the block fails, what it wrote is deleted, and `path` stays as it was. A file is on the disk
-    before it takes its place, so that a crash of the machine leaves the old one or the new one. A
-    folder takes the place of nothing, or of an empty folder. A pipe or a device, which cannot be
-    replaced, is itself yielded.
+    If the block fails, what it wrote is deleted, and `path` stays as it was. A file is flushed to
+    disk before it is renamed, so that a crash of the machine leaves the old one or the new one. A
+    folder can replace only an empty folder. A pipe or a device, which cannot be replaced, is
+    yielded itself.
 
     Args:
         path: of the file or folder.
-        ending: what the temporary name ends in. Without one it keeps the suffix, by which some
-            writers (pictures) choose their format, and readers what they take.
-        follow_links: of a link, replace what it leads to, and not the link.
+        ending: appended to the temporary name. Without it the name keeps its suffix, by which some
+            writers (of images) choose their format, and some readers their files.
+        follow_links: replace the target of a link, not the link itself.
     """
     if _is_special(path):
         yield path
@@ -109,15 +109,15 @@ def put_aside(path: Path, why: str) -> Path:
 
 
 def check_writable(path: Path, option: str) -> None:
-    """Refuse, before hours of work, a file that `written_whole` could not write after it.
+    """Refuse, before hours of work, a file that `written_whole` could not write at the end.
 
     Args:
         path: of the file.
-        option: that names it on the command line.
+        option: the one that names it on the command line.
 
     Raises:
-        InputError: for a folder, in a folder that is not there, without the right to write, or for
-            `/dev/stdout` and the like while they lead to a file.
+        InputError: if it is a folder, its parent is missing or not writable, or it is
+            `/dev/stdout` or the like and leads to a file.
     """
     if path.is_dir():
         raise InputError(f"{option} {path} is a folder: give the name of a file.")
@@ -138,15 +138,15 @@ def check_writable(path: Path, option: str) -> None:
 
 
 def check_can_make(path: Path, named: str, *, inside: bool = False) -> None:
-    """Refuse a path, to be made together with its parents, where nothing can be made.
+    """Refuse a path that could not be created along with its missing parents.
 
     Args:
         path: of a file or folder; what is there already would be replaced.
         named: how the user gave it: `--out data-bin/mine`.
-        inside: it is a folder, and what is there already would get more files.
+        inside: it is a folder, and an existing one would get more files.
 
     Raises:
-        InputError: naming the folder without the right to write, or the file in the way.
+        InputError: naming the folder that is not writable, or the file in the way.
     """
     place = path.absolute()
     if not inside:
@@ -165,7 +165,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _is_open_file(path: Path) -> bool:
-    """Tell whether an existing path is the name of what a process has open, as `/dev/stdout` is."""
+    """Tell whether an existing path is a file descriptor of a process, as `/dev/stdout` is."""
     while path.is_symlink():
         folder = os.path.realpath(path.parent)
         if re.fullmatch(r"/proc/\d+(/task/\d+)?/fd", folder):
@@ -175,28 +175,28 @@ def _is_open_file(path: Path) -> bool:
 
 
 def leftovers(folder: Path, pattern: str) -> list[Path]:
-    """What killed processes of this host left of `written_whole` in a folder.
+    """What killed processes of this host left behind from `written_whole` in a folder.
 
     Args:
         folder: may be absent.
-        pattern: of the names that the whole files or folders would have had, with their `ending`.
+        pattern: glob of the final names of the files or folders, with their `ending`.
     """
     found = sorted(folder.glob(f".*-{pattern}"))
     return [path for path in found if is_abandoned(path.name[1:].partition("-")[0])]
 
 
 def own_mark() -> str:
-    """Return what tells, in a temporary name, whose it is: `<process>@<host>`, without hyphens."""
+    """Return this process's mark for temporary names: `<process>@<host>`, without hyphens."""
     return f"{os.getpid()}@{_host()}"
 
 
 def is_abandoned(mark: str) -> bool:
-    """Tell whether the process of a mark was one of this host, and does not run any more.
+    """Tell whether the process of a mark belonged to this host and no longer runs.
 
-    On a shared disk that of another machine or container may run, which cannot be seen from here.
+    On a shared disk it may run on another machine or in another container, unseen from here.
 
     Args:
-        mark: of `own_mark`, or without a host: then it is of this one.
+        mark: from `own_mark`; one without a host belongs to this host.
     """
     process, _, host = mark.partition("@")
     return process.isdecimal() and host in ("", _host()) and not _is_alive(int(process))
@@ -215,5 +215,5 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # it belongs to somebody else, so it exists
+        pass  # it belongs to another user, so it exists
     return True

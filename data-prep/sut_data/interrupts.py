@@ -19,12 +19,12 @@ def end_when_interrupted() -> None:
     """Until `interruptible` begins, end a `sut-...` command at once when it is interrupted.
 
     It does nothing in other programs. Importing torch and fairseq takes seconds, in which there is
-    nothing to tidy up, and a `KeyboardInterrupt` would end in the traceback of some library.
+    nothing to tidy up, and a `KeyboardInterrupt` would show the traceback of some library.
     """
     program = PurePath(sys.argv[0] if sys.argv else "").name
     if program.startswith("sut-") and _raises_now():
         signal.signal(signal.SIGINT, _end)
-        # Python's own end would set the signal to kill a process whose work is done.
+        # Python resets the signal when it exits, so Ctrl-C would kill a process that is done.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
@@ -47,9 +47,9 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C, a polite kill and Slurm's warning wait for the end of the block.
+    """Delay Ctrl-C, SIGTERM and Slurm's warning (SIGUSR1) until the end of the block.
 
-    Python drops an exception that a handler raises while it runs what must run after a fork.
+    Python drops an exception that a signal handler raises while after-fork hooks run.
     """
     came: list[tuple[int, FrameType | None]] = []
     handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
@@ -69,13 +69,13 @@ def uninterrupted() -> Iterator[None]:
 
 
 def _raises_now() -> bool:
-    """Whether Ctrl-C raises `KeyboardInterrupt`; in the background of a shell it does nothing."""
+    """Whether Ctrl-C raises `KeyboardInterrupt`; in a background job of a shell it does nothing."""
     in_main = threading.current_thread() is threading.main_thread()
     return in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
-    """Python drops a `KeyboardInterrupt` that comes within a finalizer: interrupt after it."""
+    """Interrupt again after a finalizer, within which Python drops a `KeyboardInterrupt`."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         main = threading.main_thread().ident
         again = threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT))

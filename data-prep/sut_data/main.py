@@ -17,13 +17,13 @@ from sut_data.interrupts import end_when_interrupted
 from sut_data.tables import table
 
 PROGRAM = "sut-prepare"
-ALSO = "also"  # the command that is no data set
+ALSO = "also"  # the one command that is not a data set
 SETS = Path(__file__).with_name("sets")
-DOOR = ".sh"  # `data-prep/scan.sh` gives its own name, so that its messages name it
+DOOR = ".sh"  # `data-prep/scan.sh` passes its own name, which its messages show
 
 
 def set_files() -> dict[str, Path]:
-    """Return the file of each data set by name: a module of `sets`, or the start of a folder."""
+    """Return the file of each data set by name: a module of `sets`, or a package's `__init__`."""
     modules = {path.stem: path for path in SETS.glob("*.py") if path.stem != "__init__"}
     folders = {path.parent.name: path for path in SETS.glob("*/__init__.py")}
     return dict(sorted({**modules, **folders}.items()))
@@ -36,7 +36,7 @@ def summary(file: Path) -> str:
 
 
 def listing() -> str:
-    """Return the data sets, one a line, with what each of them is."""
+    """Return the data sets with their summaries, one per line."""
     rows = [(name, summary(file)) for name, file in set_files().items()]
     return textwrap.indent(table(rows, "<"), "  ")
 
@@ -45,7 +45,7 @@ def find_module(name: str) -> str:
     """Return the module of a data set, or of the command `also`.
 
     Raises:
-        InputError: if there is none of that name; it says which ones are near.
+        InputError: if there is none of that name; the message suggests the nearest one.
     """
     if name == ALSO:
         return "sut_data.also"
@@ -79,13 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _leave(*_: object) -> None:
-    """Let a polite kill clean up as Ctrl-C does; a second one does not interrupt that."""
+    """Let SIGTERM clean up as Ctrl-C does; a second one does not interrupt the cleanup."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
 
 
 def make_parser() -> Parser:
-    """The command line without a data set: there is nothing but help."""
+    """Return the command line without a data set, which offers only help."""
     parser = Parser(
         PROGRAM,
         "Prepare a data set as a folder that fairseq-train reads.\n\ndata sets:\n" + listing(),

@@ -1,4 +1,4 @@
-"""Tables and counts as text for people, the same in all commands of the repository."""
+"""Tables and counts as readable text, the same in all commands of the repository."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ def table(rows: Sequence[Sequence[object]], sides: str = "<>") -> str:
     """Return rows as aligned columns, two spaces between them.
 
     Args:
-        rows: all of one length; the first may be a heading. `str` makes text of each cell.
-        sides: where the text of each column stands, `<` left or `>` right; the last one is that of
-            all further columns too.
+        rows: all of one length; the first may be a heading. Cells are converted with `str`.
+        sides: the alignment of each column, `<` left or `>` right; the last one also applies to
+            all further columns.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells)]

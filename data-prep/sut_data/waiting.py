@@ -1,4 +1,4 @@
-"""What a terminal shows while something goes on that cannot be counted, and when all is done."""
+"""What a terminal shows while uncountable work goes on, and how long the work took."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import PurePath
 
 from tqdm import tqdm
 
-QUIET = 1.0  # seconds: what is done before needs no word
+QUIET = 1.0  # seconds; shorter work is not shown
 
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show meanwhile on a terminal what is done and for how long; in a pipe nothing."""
+    """Show on a terminal what is being done and for how long; show nothing in a pipe."""
     if not sys.stderr.isatty():
         yield
         return
@@ -40,7 +40,7 @@ def waiting(what: str) -> Iterator[None]:
 
 
 def loading() -> ExitStack:
-    """In a `sut-...` command, show until this is closed that it is loading; elsewhere nothing.
+    """In a `sut-...` command, show that it is loading until this is closed; else do nothing.
 
     Importing torch and fairseq takes seconds.
     """
@@ -51,7 +51,7 @@ def loading() -> ExitStack:
 
 
 class Stopwatch:
-    """Says how long a command took, in the line that ends it."""
+    """Says how long a command took, in its last line of output."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -64,7 +64,7 @@ class Stopwatch:
 
 
 def about(seconds: float) -> str:
-    """Return a length of time in the unit that suits it, rounded."""
+    """Return a duration in a suitable unit, rounded."""
     for unit, length, most in (("s", 1, 90), ("min", 60, 90), ("hours", 3600, 48)):
         if seconds < most * length:
             number = seconds / length

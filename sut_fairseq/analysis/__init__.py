@@ -1,1 +1,1 @@
-"""Looking at models: what they cost and what they do."""
+"""Analysis of models: what they cost and what they do."""

@@ -28,7 +28,7 @@ def halting_stacks(model: Any) -> dict[str, int]:
     """The greatest number of steps of each depth loop that halts, by "encoder" and "decoder".
 
     Raises:
-        InputError: if there is none.
+        InputError: if no loop halts.
     """
     loops = looked_at(model)
     found = {name: loop.num_steps for name, loop in loops.items() if loop.halts}
@@ -86,17 +86,17 @@ def by_group(
     by: str,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Average the steps of the sentences of several splits together, group by group.
+    """Average steps by group, over the sentences of several splits together.
 
     Args:
         model, task: as for `depth_of_sentences`.
-        splits: by the name of each split the numbers of its sentences.
-        by: what makes a group, as for `groups`.
+        splits: the numbers of the sentences of each split, by its name.
+        by: what to group by, as for `groups`.
         options: `max_tokens` and `progress` of `depth_of_sentences`.
 
     Returns:
-        in the order of the groups for each one `group`, how many `sentences`, and for each loop
-        that halts `<name>_steps`, the mean over the tokens of its sentences.
+        for each group, in order, its name as `group`, how many `sentences` it has and, for each
+        loop that halts, `<name>_steps`, the mean over the tokens of its sentences.
 
     Raises:
         InputError: if there is no such column, before anything is computed.
@@ -113,7 +113,7 @@ def by_group(
 def groups(
     task: tasks.FairseqTask, split: str, by: str, numbers: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
-    """Sentences by `LENGTH`, or by whatever `evaluation.groups_of` knows, in order.
+    """Group sentences by `LENGTH`, or by anything that `evaluation.groups_of` knows, in order.
 
     Raises:
         InputError: if there is no such column.

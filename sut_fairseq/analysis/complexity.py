@@ -4,8 +4,8 @@ Two conventions. "Paper": what the published figures count, the products with we
 experts, routers, halting units, output projection) and normalisation, but neither embedding
 look-ups nor the attention products q.k and weights.v; the keys and values of cross-attention count
 once for each step, as the published code computes them. "Full": what is computed here, with the
-attention products (all keys of the sentence for each query, as a dense implementation does it) and
-the keys and values of cross-attention once, since they are the same at every step.
+attention products (for each query all keys of the sentence, as in a dense implementation) and the
+keys and values of cross-attention once, since they are the same at every step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Complexity:
 
     Attributes:
         params: number of parameters, tied ones once.
-        sentences, source_tokens, target_tokens: what was run.
+        sentences, source_tokens, target_tokens: how many the model was run on.
         macs: MACs in the paper convention.
         by_part: the same split into encoder, decoder, projection.
         by_kind: both conventions split by kind of work; `macs` leaves `PRODUCTS` out, `macs_full`
@@ -48,7 +48,7 @@ class Complexity:
 
     @property
     def macs_full(self) -> int:
-        """MACs of what is really computed, attention products included."""
+        """MACs of what is actually computed, attention products included."""
         return self.macs + self.by_kind[PRODUCTS] - self.by_kind[REPEATED]
 
 
@@ -62,8 +62,8 @@ def count(
             or LSTM; put into evaluation mode.
         batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and, but for a
             language model, `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a
-            sentence costs in a batch what it costs alone (`without_padding` makes such batches);
-            only the keys of relative sinusoids are computed once for all sentences of a batch.
+            sentence costs in a batch what it costs alone (`without_padding` makes such batches),
+            except that keys of relative sinusoids are computed once for the whole batch.
         training: count the forward pass of training, which for some models has fewer steps.
 
     Raises:
@@ -71,8 +71,8 @@ def count(
         InputError: if the model has layers that no hook here knows.
     """
     check_model(model)
-    # fairseq's Transformer layers take a fused path that no hook sees unless they were ever in
-    # training mode; ptflops switches to evaluation mode itself.
+    # fairseq's Transformer layers take a fused path that no hook sees unless they have been in
+    # training mode before; ptflops switches to evaluation mode itself.
     model.train()
     result = Complexity(params=sum(p.numel() for p in model.parameters()))
     for batch in batches:
@@ -97,7 +97,7 @@ def count(
 
 
 def count_pair(model: nn.Module, source: Tensor, target: Tensor, eos: int) -> Complexity | None:
-    """`count` of one sentence pair; None for a model with layers that nobody counts.
+    """`count` of one sentence pair; None for a model with layers that cannot be counted.
 
     Args:
         model: see `count`; its mode is kept.

@@ -1,7 +1,7 @@
 """Which models can be counted: those of this package, and some of fairseq's.
 
-fairseq's other models compute much outside of modules that hooks see (convolutions, shared
-matrices), and a count without that would look like one with it.
+fairseq's other models do much work outside the modules that hooks see (convolutions, shared
+matrices), and a count without that work would look complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.recurrent.dnc import DNC
 
-# Themselves, not what others make of them.
+# These classes themselves, not their subclasses.
 _OF_FAIRSEQ = (
     LSTMModel,
     TransformerAlignModel,
@@ -28,7 +28,7 @@ _OF_FAIRSEQ = (
 
 
 def check_kind(kind: type[nn.Module]) -> None:
-    """Refuse models of fairseq that are not counted; those of other plugins may be.
+    """Refuse models of fairseq that cannot be counted; models of other plugins may pass.
 
     Raises:
         InputError: naming the class of the model.

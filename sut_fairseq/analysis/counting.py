@@ -52,7 +52,7 @@ _KINDS = {
 _PROJECTIONS = ("output_projection", "fc_out")
 
 
-# Modules that have hooks, and parts with hooks of their own.
+# Modules with hooks whose parts have hooks of their own.
 _WITH_OTHERS_INSIDE = (AttentionCore, ValueScores, GRUDecoder, AttentionLayer, LSTMDecoder)
 
 # ptflops keeps the hooks of the model that it counts in a global variable.
@@ -68,7 +68,7 @@ class BatchCounter(nn.Module):
         in_training: whether the model runs as in training.
 
     Attributes:
-        by_part, by_kind: MACs of the batch, as `Complexity` has them.
+        by_part, by_kind: MACs of the batch, as in `Complexity`.
         halting: statistics of each stack that halts.
     """
 
@@ -101,7 +101,7 @@ class BatchCounter(nn.Module):
         }
 
     def run(self) -> int:
-        """Count the batch; the MACs in the paper convention.
+        """Count the batch and return its MACs in the paper convention.
 
         Raises:
             RuntimeError: if ptflops fails.
@@ -112,11 +112,11 @@ class BatchCounter(nn.Module):
                 (1,),
                 as_strings=False,
                 print_per_layer_stat=False,
-                # ptflops divides by the length of this, which makes the count that of the batch.
+                # ptflops divides by the length of this; with 1, the count is that of the batch.
                 input_constructor=lambda _: torch.empty(1),
                 backend="pytorch",
                 custom_modules_hooks=self.hooks,
-                # What is counted is named above; patched functionals would count it again.
+                # The hooks above count everything; patched functionals would count it again.
                 backend_specific_config={"count_functional": False},
             )
         if self.error is not None or macs is None:
@@ -132,7 +132,7 @@ class BatchCounter(nn.Module):
         except Exception as error:
             self.error = error
             return
-        extra = output[1] if isinstance(output[1], dict) else {}  # fairseq's LSTM gives weights
+        extra = output[1] if isinstance(output[1], dict) else {}  # fairseq's LSTM has weights
         self.halting = extra.get("halting", {})
 
     def _hook(self, rule: Callable[..., None]) -> Callable[..., None]:
@@ -143,7 +143,7 @@ class BatchCounter(nn.Module):
             name = self.names[module]
             self._book(name, macs)
             for parent in self._parents(name):
-                # ptflops does not look inside of a module that has a hook.
+                # ptflops does not look inside a module that has a hook.
                 if isinstance(parent, _WITH_OTHERS_INSIDE):
                     parent.__flops__ += macs
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
@@ -194,7 +194,7 @@ class BatchCounter(nn.Module):
             module.__flops__ += macs
 
     def _fairseq_attention_hook(self, module: Any, inputs: Any, output: Any) -> None:
-        # fairseq passes keywords, which hooks do not see: lengths come from the output and batch.
+        # Hooks do not see fairseq's keyword arguments: lengths come from the output and the batch.
         tgt_len, batch_size, embed_dim = output[0].shape
         already = module.__flops__
         crosses = module.encoder_decoder_attention
@@ -233,13 +233,13 @@ def _lstm(module: Any, inputs: Any, output: Any) -> None:
 
 
 def _lstm_cell(module: Any, inputs: Any, output: Any) -> None:
-    """The same of one word of each sentence."""
+    """MACs of an LSTM cell, which reads one word of each sentence."""
     size = module.hidden_size
     module.__flops__ += len(inputs[0]) * 4 * size * (module.input_size + size + 2)
 
 
 def _expert_linear(module: Any, inputs: Any, output: Tensor) -> None:
-    """MACs of an expert layer, a row for each pair of token and expert; as for nn.Linear."""
+    """MACs of an expert layer, a row for each pair of token and expert; bias as for nn.Linear."""
     num_pairs = inputs[-1].order.numel()
     bias = 0 if module.bias is None else module.out_features
     module.__flops__ += num_pairs * (module.in_features * module.out_features + bias)

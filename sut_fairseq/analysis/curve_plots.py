@@ -1,4 +1,4 @@
-"""The curves of trainings: a line for each run, a panel for each data set."""
+"""Training curves: a line for each run, a panel for each data set."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
 VALID = "valid"
 _COLUMNS = 3  # panels side by side
-_FEW = 12  # points of a curve that are still marked one by one
+_FEW = 12  # up to so many points of a curve are marked one by one
 
 
 class Curve(NamedTuple):
-    """What a run had on a held-out set after so many updates, as pairs of the two."""
+    """The results of a run on a held-out set, as pairs of updates and value."""
 
     panel: str
     model: str
@@ -28,11 +28,11 @@ class Curve(NamedTuple):
 def draw(curves: Sequence[Curve], models: Sequence[str], measure: str, path: Path) -> None:
     """Draw a measure by update.
 
-    A model has one colour; its seeds share it. Sets other than the validation set are dashed.
+    All seeds of a model have one colour. Sets other than the validation set are dashed.
 
     Args:
         curves: of all runs.
-        models: in which order they take their colours; those without a curve take none.
+        models: in the order in which they take colours; those without a curve take none.
         measure: what is drawn, in words.
         path: of the picture.
     """

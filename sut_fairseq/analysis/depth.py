@@ -25,7 +25,7 @@ def stacks(model: nn.Module) -> dict[str, Stack]:
 
 @dataclass(frozen=True)
 class Shape:
-    """What there is to look at in the encoder or the decoder of a model.
+    """What can be looked at in the encoder or the decoder of a model.
 
     Attributes:
         num_steps: how many steps its loop may run; 1 for a recurrent decoder.
@@ -41,7 +41,7 @@ class Shape:
 
 
 def shapes(model: nn.Module) -> dict[str, Shape]:
-    """What observers can be told about, by "encoder" and "decoder"; empty for other models."""
+    """What can be observed in a model, by "encoder" and "decoder"; empty for other models."""
     found = {}
     for name, loop in stacks(model).items():
         attention: Any = loop.block.self_attention
@@ -57,13 +57,13 @@ def units_with_threshold(model: nn.Module) -> list[StickBreakingHalting]:
 
 
 def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
-    """Let those units of a built model stop tokens at this threshold; inf: never."""
+    """Let the halting units of a built model stop tokens at `alpha_threshold`; inf: never."""
     for unit in units_with_threshold(model):
         unit.alpha_threshold = alpha_threshold
 
 
 def never_halt(model: nn.Module) -> None:
-    """Let an untrained model run all steps, whatever its halting units would say."""
+    """Let an untrained model run all steps, whatever its halting units would predict."""
     for module in model.modules():
         if isinstance(module, Halting):
             module.never_halt()
@@ -71,7 +71,7 @@ def never_halt(model: nn.Module) -> None:
 
 @contextmanager
 def count_depth(model: nn.Module) -> Iterator[dict[str, HaltingStatistics]]:
-    """Adds up, by "encoder" and "decoder", what the depth loops of a model report meanwhile."""
+    """Sum the halting statistics of all calls in the context, by "encoder" and "decoder"."""
     sums: dict[str, HaltingStatistics] = {}
 
     def note(name: str, stack: nn.Module, inputs: Any, output: StackOutput) -> None:

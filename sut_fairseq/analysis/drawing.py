@@ -1,10 +1,10 @@
-"""What pictures have in common: matplotlib that keeps quiet, and text that is drawn as it is."""
+"""What all pictures share: matplotlib without log messages, and text drawn literally."""
 
 from __future__ import annotations
 
 import logging
 
-# It reports each font that it looks at wherever fairseq has switched logging on.
+# matplotlib logs each font that it considers wherever fairseq has switched logging on.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 from matplotlib import colormaps, rc_context  # noqa: E402
 from matplotlib.axes import Axes as Axes  # noqa: E402
@@ -16,12 +16,12 @@ from matplotlib.textpath import text_to_path as text_to_path  # noqa: E402
 
 FORMATS = frozenset(FigureCanvasBase.get_supported_filetypes())
 
-# For functions that draw words, names or titles of users: two `$` in one make no formula.
+# For functions that draw words, names or titles of users: a pair of `$` must not make a formula.
 literal_text = rc_context({"text.parse_math": False})
 
 
 def colors(count: int) -> list[str]:
-    """A colour for each of some curves: matplotlib's usual ten, or twenty where they are more."""
+    """A colour for each curve: matplotlib's default ten, or twenty for more than ten curves."""
     if count <= 10:
         return [f"C{number}" for number in range(count)]
     twenty = [to_hex(color) for color in colormaps["tab20"].colors]  # type: ignore[attr-defined]

@@ -32,12 +32,12 @@ LENGTHS = ("source_length", "target_length")
 
 
 class Answer(NamedTuple):
-    """To one sentence: whether it is right, and what else the way of asking gives.
+    """The answer to one sentence: whether it is right, and further measures of it.
 
     Attributes:
         right: whether it is.
         words: of the answer.
-        measures: further figures by name, whose means are reported.
+        measures: further figures by name; their means are reported.
     """
 
     right: bool
@@ -54,8 +54,8 @@ class Outcome:
 
     Attributes:
         answers: by the number of the sentence in its split.
-        halting: by "encoder" and "decoder" the statistics of all the model computed.
-        seconds: what asking took, without the collection of batches.
+        halting: statistics of all that the model computed, by "encoder" and "decoder".
+        seconds: time that asking took, without the collation of batches.
     """
 
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Outcome:
         return Outcome({**self.answers, **other.answers}, sums, self.seconds + other.seconds)
 
     def figures(self) -> dict[str, float]:
-        """Sentences, how many are right, per cent, means of further measures, depth.
+        """Numbers of sentences and of right ones, per cent, means of further measures, depth.
 
         Depth is steps run per token and the share of steps skipped.
         """
@@ -105,7 +105,7 @@ def evaluate(
         task: with its split loaded.
         split: name of the split.
         numbers: of the sentences.
-        ask: what is asked about a batch: `by_reference`, `by_search`.
+        ask: how to ask about a batch: `by_reference`, `by_search`.
         max_tokens: greatest number of source or target tokens in a batch, padding included.
         progress: called with the number of sentences of each batch that is done.
     """
@@ -120,7 +120,7 @@ def evaluate(
             if device.type == "cuda":
                 batch = move_to_cuda(batch, device)
             start = time.perf_counter()
-            # Answers are on the CPU: whoever has them has waited for the device.
+            # Answers are on the CPU, so the device has finished when they arrive.
             answers |= zip(batch["id"].tolist(), ask(batch))
             seconds += time.perf_counter() - start
             progress(len(group))
@@ -130,8 +130,8 @@ def evaluate(
 def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
     """Run the model on the reference targets, as the paper does for Figures 5 and 6.
 
-    What is right is what greedy search would find (`metrics.found_by_greedy_search`); depth is that
-    on the reference. A task of classification is asked for the label.
+    An answer is right if greedy search would find it (`metrics.found_by_greedy_search`); depth is
+    that on the reference. In a classification task the model is asked for the label.
     """
     words = task.target_dictionary
 
@@ -151,9 +151,9 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
 def by_search(
     model: Any, task: tasks.FairseqTask, *, beam: int = 1, max_len: int = 200, lenpen: float = 1.0
 ) -> Ask:
-    """Let the model generate; right is what equals the reference word by word.
+    """Let the model generate; an answer is right if it equals the reference word by word.
 
-    A reference with an unknown word is never reached. Depth counts all hypotheses of the beam. With
+    No answer equals a reference with an unknown word. Depth counts all hypotheses of the beam. With
     gold attention, greedy search reports its measures too.
 
     Args:
@@ -198,11 +198,11 @@ def _compare(tokens: Tensor, target: Tensor, words: Any) -> Answer:
 def groups_of(
     task: tasks.FairseqTask, data: str, split: str, by: str | None, numbers: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
-    """Sentences by the value of a column, in the order of the values; all in one without a column.
+    """Group sentences by a column, in the order of its values; without one, all in one group.
 
     Args:
         task: with its split loaded.
-        data: the prepared folder, which holds the columns; of several, as fairseq writes them, the
+        data: the prepared folder, which holds the columns; of several, joined as in fairseq, the
             first.
         split: name of the split.
         by: `source_length`, `target_length` (in tokens, without those that mark begin and end), or
@@ -250,7 +250,7 @@ def in_ranges(groups: Sequence[tuple[str, list[int]]], most: int) -> list[tuple[
     ranges: list[list[tuple[str, list[int]]]] = []
     seen, reached = 0, -1
     for name, members in groups:
-        # A group goes where the middle of its sentences falls.
+        # A group goes into the range where the middle of its sentences falls.
         place = int((seen + len(members) / 2) * most / total)
         if place > reached:
             ranges.append([])

@@ -15,11 +15,11 @@ Rows = Sequence[Mapping[str, Any]]
 
 @literal_text
 def draw(result: Mapping[str, Any], path: Path) -> None:
-    """Draw what `sut-evaluate` found, in the format that the file's name ends in.
+    """Draw what `sut-evaluate` found, in the format given by the file's suffix.
 
-    With several thresholds the score (SUT Figures 5 and 6) and the seconds that the model needed,
-    against the share of skipped steps. With one, score and steps run per token for each group (SUT
-    Figure 4), or what gold attention tells. Of the modes it shows `modes_shown`.
+    With several thresholds: the score (SUT Figures 5 and 6) and the seconds that the model needed,
+    against the share of skipped steps. With one: score and steps run per token for each group (SUT
+    Figure 4), or the measures of gold attention. Only the modes of `modes_shown` are drawn.
     """
     modes = modes_shown(result)
     rows: Rows = [row for row in result["rows"] if row["mode"] in modes]
@@ -37,7 +37,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
 def modes_shown(result: Mapping[str, Any]) -> list[str]:
     """The modes that fit into one picture.
 
-    With several thresholds those that have BLEU, or all if none has; with one the first.
+    With several thresholds, those that have BLEU, or all if none has; with one, the first.
     """
     rows: Rows = result["rows"]
     modes = dict.fromkeys(row["mode"] for row in rows)

@@ -1,4 +1,4 @@
-"""Pictures of how words and experts belong together (SUT Figure 8)."""
+"""Pictures of the affinity between words and experts (SUT Figure 8)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sut_fairseq.errors import InputError
 
 _MOST_WORDS = 40
 _CELL = 0.42, 0.24  # inches
-_LEAST_HEIGHT = 2.8  # inches, of the label beside the colour bar
-_STRONG = 0.6  # of the greatest value: there the colour is dark
+_LEAST_HEIGHT = 2.8  # inches, for the label beside the colour bar
+_STRONG = 0.6  # of the greatest value; above it colours are dark
 
 
 @literal_text
@@ -23,7 +23,7 @@ def affinity_figure(use: Use, *, title: str) -> Figure:
     more rarely; grey: never.
 
     Raises:
-        InputError: if no word was seen often enough to say something.
+        InputError: if no word was seen often enough to be shown.
     """
     chosen = use.often()[:_MOST_WORDS]
     if not len(chosen):

@@ -1,4 +1,4 @@
-"""Which words the tokens of each expert are (SUT Table 3 and Figure 8)."""
+"""Which words are routed to which expert (SUT Table 3 and Figure 8)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Word(NamedTuple):
     Attributes:
         text: the word.
         seen: how often the split has it.
-        share: part of the word's weight that the expert got, over all steps, in [0, 1].
+        share: share of the word's weight that the expert got, over all steps, in [0, 1].
         affinity: pointwise mutual information of the two, see `Use.affinity`.
     """
 
@@ -48,7 +48,7 @@ class Word(NamedTuple):
 
 
 class Use:
-    """Sums of what one router chose, over all steps.
+    """The choices of one router, summed over all steps.
 
     Args:
         symbols: the words, by their number.
@@ -85,7 +85,7 @@ class Use:
     def affinity(self) -> Tensor:
         """Pointwise mutual information of word w and expert e in nats, `(num_words, num_experts)`.
 
-        log p(w, e) / (p(w) p(e)), where p(w, e) is the part of all weight that goes from w to e;
+        log p(w, e) / (p(w) p(e)), where p(w, e) is the share of all weight that goes from w to e;
         -inf where there is none.
         """
         joint = self.weight.double() / self.weight.double().sum().clamp(min=1e-30)
@@ -93,11 +93,11 @@ class Use:
         return torch.where(joint > 0, (joint / even).log(), -torch.inf)
 
     def words(self, most: int | None = None) -> list[list[Word]]:
-        """For each expert the words with the greatest part of their weight in it, best first.
+        """For each expert, the words that send it the greatest share of their weight, best first.
 
         Args:
-            most: so many at most, and none that sends no more than an even part; None: all words
-                that were seen at least three times.
+            most: at most this many, all with more than an even share; None: all words that were
+                seen at least three times.
         """
         often, affinity = self.often(), self.affinity()
         shares = self.weight[often] / self.weight[often].sum(dim=1, keepdim=True)
@@ -121,7 +121,7 @@ class Use:
         return result
 
     def loads(self) -> list[float]:
-        """The part of all choices that each expert got."""
+        """The share of all choices that each expert got."""
         return [load / max(1, int(self.load.sum())) for load in self.load.tolist()]
 
 
@@ -134,7 +134,7 @@ def expert_use(
     max_tokens: int,
     progress: Callable[[int], object],
 ) -> dict[str, dict[str, Use]]:
-    """Which words use which expert; the model reads the reference, at its present threshold.
+    """Which words use which expert; the model reads the reference, at its current threshold.
 
     Args:
         model, task: a trained model on the CPU, and its task with the split loaded.
@@ -163,7 +163,7 @@ def expert_use(
 
 
 def _read_by_decoder(task: tasks.FairseqTask) -> list[str]:
-    """What a decoder's tokens are called: it reads <eos> only first, as the begin of a sentence."""
+    """Names of a decoder's tokens: it reads <eos> only at the start, as the begin symbol."""
     words = task.target_dictionary
     symbols: list[str] = words.symbols.copy()
     symbols[words.eos()] = words.bos_word
@@ -171,11 +171,11 @@ def _read_by_decoder(task: tasks.FairseqTask) -> list[str]:
 
 
 class _Watch(Observer):
-    """Adds what the routers of a loop choose, of one batch.
+    """Adds up what the routers of a loop choose on one batch.
 
     Args:
-        tokens: what the loop reads, `(batch, length)`, or more: a label is asked for with the first
-            token of its target alone.
+        tokens: what the loop reads, `(batch, length)`; may be longer, because to predict a label
+            the loop reads the first token alone.
         uses: sums, by layer.
     """
 
@@ -200,5 +200,5 @@ class _Watch(Observer):
             self._uses[layer].add(self._own, indices, self._chosen(values))
 
     def _chosen(self, values: Tensor) -> Tensor:
-        """Those of the active tokens, `(num_tokens, ...)`."""
+        """The values of the active tokens, `(num_tokens, ...)`."""
         return values if self._active is None else values[self._active]

@@ -1,4 +1,4 @@
-"""Pictures of a gaze that moves: attention, what it is made of, and the numbers (LOC Figure 9)."""
+"""Pictures of a moving gaze: attention, its components and its numbers (LOC Figure 9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.analysis.map_layout import GAP, WIDTH, Labels, Page
 
 _MAPS = {"attention": "attention α", "location": "by location λ", "content": "by content γ"}
-# Columns of the table: the mixing weight, the weights of the building blocks, where and how widely.
+# Columns of the table: the mixing weight, the weights of the building blocks, centre and spread.
 _SHARE, _BLOCKS, _PLACE = "share", ("ρ mean", "ρ step", "ρ one"), ("μ", "σ")
 _NOTE = (
     "rows: queries, columns: keys; share: of location; ρ: building blocks; "
@@ -31,13 +31,13 @@ def gaze_figures(
 
     Args:
         attention: weights, `(num_steps, batch, num_heads, num_queries, num_keys)`.
-        gazes: what they are made of, see `StackTrace.gazes`.
+        gazes: components of the weights, see `StackTrace.gazes`.
         queries, keys: the words.
         head: the head to show, from 1; None: each.
         note: below each title.
 
     Yields:
-        what tells them apart in the name of a file, and the picture.
+        a suffix that distinguishes its file name, and the picture.
     """
     num_steps, _, num_heads = attention.shape[:3]
     for step in range(num_steps):
@@ -62,7 +62,7 @@ def gaze_figure(
     title: str,
     note: str = "",
 ) -> Figure:
-    """Attention and the table of numbers, and below them what attention is made of.
+    """Attention and the table of numbers, and below them the components of attention.
 
     Args:
         parts: "attention", "location" and, if they are mixed, "content": `(num_queries, num_keys)`;
@@ -85,7 +85,7 @@ def gaze_figure(
     columns, heads = Labels.of(keys, WIDTH / 2), Labels.of(names, WIDTH / 2)
     width = max(columns.cell * len(keys), 1.2)
     height = max(1.3 * rows.cell * len(queries), 0.4)
-    of_table = (heads.extent + 0.05) * len(names)  # wide enough for its heads side by side
+    of_table = (heads.extent + 0.05) * len(names)  # wide enough for its column titles side by side
     left, below, above = rows.extent + GAP, columns.extent + GAP, 0.25
     down = above + height + below
     page = Page(
@@ -109,5 +109,5 @@ def gaze_figure(
 
 
 def _number(value: float) -> str:
-    """Two places after the point, and no number where there is none."""
+    """Two decimals; empty for NaN."""
     return "" if value != value else f"{value + 0.0:.2f}"

@@ -9,7 +9,7 @@ import numpy
 
 from sut_fairseq.analysis.drawing import Figure, literal_text
 
-# From dark to light in equal steps of lightness, which every kind of colour vision tells apart.
+# From dark to light in equal steps of lightness, distinguishable with every kind of colour vision.
 _COLOURS = "cividis"
 _DARK = 55.0  # below this score the colour is dark
 

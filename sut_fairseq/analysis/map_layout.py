@@ -15,14 +15,14 @@ from sut_fairseq.analysis.drawing import Axes, Figure, FontProperties, text_to_p
 # Inches.
 WIDTH = 14.0  # of a large picture
 GAP = 0.15
-_BAR, _BAR_ROOM = 0.14, 0.9  # width of the colour bar, and with all that belongs to it
+_BAR, _BAR_ROOM = 0.14, 0.9  # width of the colour bar, without and with its labels
 
 # Points.
 TITLE, _NOTE = 11.0, 8.0
 _LARGEST, _SMALLEST = 9.0, 4.5  # words beside a map
 
-_LINE = 1.25  # from one word to the next, in sizes of the font
-_LONGEST_WORD = 14  # characters; of a longer one the start is shown
+_LINE = 1.25  # line spacing, in font sizes
+_LONGEST_WORD = 14  # characters; longer words are cut
 _COLOURS = colormaps["Blues"].with_extremes(bad="0.82")  # grey, which the map does not have
 
 
@@ -32,8 +32,8 @@ class Labels(NamedTuple):
     Attributes:
         words: shortened.
         size: of the font, in points.
-        cell: room for one.
-        extent: length of the longest.
+        cell: room for one word.
+        extent: length of the longest word.
     """
 
     words: list[str]
@@ -43,16 +43,16 @@ class Labels(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[str], room: float) -> Labels:
-        """Labels that fit into so many inches if they can at a size that can be read."""
+        """Labels that fit into `room` inches, unless the font would become unreadable."""
         shown = [w if len(w) <= _LONGEST_WORD else w[: _LONGEST_WORD - 1] + "…" for w in words]
         size = min(_LARGEST, max(_SMALLEST, 72 * room / (_LINE * len(words))))
         return cls(shown, size, _LINE * size / 72, 0.06 + max(_extent(w, size) for w in shown))
 
 
 def arrange(panels: int, width: float, height: float) -> tuple[int, int]:
-    """How many panels side by side, and how many one below the other.
+    """Numbers of columns and rows of a grid of panels.
 
-    The whole is to be about 1.5 times as wide as high, with few empty places.
+    The grid is to be about 1.5 times as wide as high, with few empty places.
     """
 
     def unfit(across: int) -> float:
@@ -70,7 +70,7 @@ class Page:
     Args:
         width, height: of the room for maps, in inches.
         title: of the figure.
-        note: smaller, below the title, or nothing.
+        note: smaller text below the title; may be empty.
     """
 
     def __init__(self, width: float, height: float, title: str, note: str) -> None:
@@ -78,7 +78,7 @@ class Page:
         needed = GAP + max(_extent(title, TITLE), _extent(note, _NOTE))
         self._right = GAP + max(width, needed - _BAR_ROOM)
         self._top = header
-        height = self._height = max(height, 1.8)  # of the colour bar and its label
+        height = self._height = max(height, 1.8)  # room for the colour bar and its label
         self._size = self._right + _BAR_ROOM, header + height + GAP
         self.figure = Figure(figsize=self._size)
         self._write(GAP, 0.08, title, TITLE)
@@ -132,7 +132,7 @@ class Page:
         rows: Labels,
         columns: Labels,
     ) -> Axes:
-        """Write a table, with the arguments of `map` but for the text of the cells, row by row."""
+        """Write a table; arguments as in `map`, but `cells` is the text of the cells, by row."""
         axes = self._axes(GAP + place[0], self._top + place[1], *size)
         axes.set_xlim(-0.5, len(columns.words) - 0.5)
         axes.set_ylim(len(rows.words) - 0.5, -0.5)
@@ -143,7 +143,7 @@ class Page:
         return axes
 
     def bar(self, label: str) -> None:
-        """Add the colour bar of the maps, which have the same greatest value."""
+        """Add the colour bar of the maps, which all have one scale."""
         height = min(self._height - 0.1, 3.0)
         axes = self._axes(self._right + GAP, self._top + 0.05, _BAR, height)
         bar = self.figure.colorbar(self._image, cax=axes)
@@ -165,8 +165,8 @@ def _label(axes: Axes, width: float, rows: Labels, columns: Labels) -> None:
 
 
 def _extent(text: str, size: float) -> float:
-    """Length of a text in a font of so many points, in inches."""
+    """Length of a text in inches, in a font of `size` points."""
     font = FontProperties(size=size)
-    with warnings.catch_warnings(action="ignore"):  # of glyphs that it lacks: drawing warns, too
+    with warnings.catch_warnings(action="ignore"):  # about missing glyphs: drawing warns, too
         width: float = text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
     return width / 72

@@ -1,7 +1,7 @@
 """The options of architectures, criterions and tasks, with their defaults, by group.
 
-fairseq-train prints its `--help` before it reads `--arch`, `--criterion` and `--task`, so it lacks
-theirs.
+fairseq-train prints its `--help` before it reads `--arch`, `--criterion` and `--task`, so their
+options are missing there.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Option:
     """An option of fairseq-train.
 
     Attributes:
-        flag: as one types it; `data`, the folder, has no dashes.
+        flag: as typed; `data`, the folder, has no dashes.
         value: kind of value: a type's name, or empty for a switch.
         choices: the values that are allowed; empty if they cannot be listed.
         default: its default here.
-        preset: whether the architecture, rather than the model, says so.
+        preset: whether the architecture, rather than the model, sets this default.
         help: what it does.
     """
 
@@ -47,7 +47,7 @@ class Option:
 
     @property
     def shown_default(self) -> str:
-        """The default as one would type it; empty where there is none."""
+        """The default as it would be typed; empty where there is none."""
         if isinstance(self.default, bool):
             return "on" if self.default else "off"
         return "" if self.default is None else str(self.default)
@@ -69,7 +69,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Described:
-    """What has a name that fairseq-train takes.
+    """An architecture, a criterion or a task of fairseq-train.
 
     Attributes:
         name: the name.
@@ -92,7 +92,7 @@ class Described:
 
 
 def names() -> dict[str, What]:
-    """The names of this package and of other plugins, of whatever kind."""
+    """The names that this package and other plugins register, and what each of them is."""
     registries: dict[What, Mapping[str, type]] = {
         "architecture": models.ARCH_MODEL_REGISTRY,
         "criterion": criterions.CRITERION_REGISTRY,
@@ -117,10 +117,10 @@ def headings() -> dict[str, list[str]]:
 
 
 def describe(name: str) -> Described:
-    """All options of what has this name.
+    """All options of the architecture, criterion or task of this name.
 
     Raises:
-        InputError: if no plugin has anything of that name; it says what is near.
+        InputError: if no plugin registers this name; the message lists the nearest ones.
     """
     known = names()
     if name not in known:
@@ -158,9 +158,9 @@ def _first_line(docstring: str | None) -> str:
 def _groups(
     found: Any, config: type[FairseqDataclass] | None, presets: Mapping[str, Any]
 ) -> Iterator[Group]:
-    """The options by the class that brings them in, the most general class first."""
+    """The options by the class that defines them, the most general class first."""
     parser = argparse.ArgumentParser(add_help=False)
-    if config is None:  # as before fairseq had configurations: it declares its flags itself
+    if config is None:  # fairseq's old style, without a dataclass: it declares its flags itself
         found.add_args(parser)
         if parser._actions:
             options = tuple(_option(action, presets) for action in parser._actions)

@@ -15,7 +15,7 @@ from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
 from sut_fairseq.tasks.contextual_retrieval import ContextualRetrievalTask
 from sut_fairseq.tasks.retrieval_sets import Sets
 
-# Combinations of preferences, and how the sets that have them are called beside `test`.
+# Combinations of preferences, and what the names of the subsets that have them end in.
 COMBINATIONS = {"shown": "", "held_out": "_held_out", "all": "_all"}
 _BATCH = 256  # sets
 
@@ -24,12 +24,12 @@ Look = Callable[[str, Tensor], None]
 
 @dataclass(frozen=True)
 class Choices:
-    """Which retrieval the searches of a model choose, as means over objects.
+    """Which retrievals the searches of a model choose, as means over objects.
 
     Attributes:
         by_wanted: value scores by search of the task, the retrieval that it wants, and retrieval of
-            the model, `(S, R, num_retrievals)`; NaN for what is never wanted. Of the model's
-            searches the one counts that finds what the task's search should find.
+            the model, `(S, R, num_retrievals)`; NaN for what is never wanted. The scores are those
+            of the model's search that finds what the task's search should find.
         by_search: value scores by search and retrieval of the model,
             `(num_searches, num_retrievals)`.
         found: weight that each search of the model puts on the object that each search of the
@@ -63,12 +63,12 @@ def absolute_errors(
     subset: str = "test",
     progress: Callable[[int], object] = lambda _: None,
 ) -> dict[str, tuple[int, float]]:
-    """Number of sets and mean absolute error, by which combinations of preferences they have.
+    """Number of sets and mean absolute error, by their combinations of preferences.
 
     Args:
-        model, task: trained.
+        model, task: a trained model and its task.
         subset: `test` or `valid`.
-        progress: told how many sets were computed.
+        progress: called with the number of sets of each batch that is done.
     """
     errors = {}
     for name, ending in COMBINATIONS.items():

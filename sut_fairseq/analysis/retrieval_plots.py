@@ -44,7 +44,7 @@ def by_search_figure(choices: Mapping[str, Choices], *, title: str) -> Figure:
 
 
 def _panels(maps: Mapping[str, Tensor], rows: Sequence[str], title: str) -> Figure:
-    """One map for each set of combinations; grey where there is nothing."""
+    """One map for each set of combinations; grey where there is no value."""
     num_rows, num_columns = next(iter(maps.values())).shape
     size = (1.4 + len(maps) * (_CELL * num_columns + 0.3), 1.5 + 0.6 * _CELL * num_rows)
     figure = Figure(figsize=size, layout="constrained")

@@ -35,9 +35,9 @@ class Sentence:
 
     Attributes:
         text: readable text.
-        words: what stands for each token that the model reads, boundaries included.
+        words: a word for each token that the model reads, boundaries included.
         sample: the sentence as a batch of one.
-        reference: the right answer, readable; None if nobody knows.
+        reference: the right answer, readable; None if unknown.
     """
 
     text: str
@@ -48,14 +48,14 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Answered:
-    """What a model made of a sentence.
+    """A model's answer to a sentence, and how it was computed.
 
     Attributes:
-        alpha_threshold: at which threshold; None if nothing halts by one.
-        text: its answer, readable.
+        alpha_threshold: the halting threshold; None if no halting unit uses one.
+        text: the answer, readable.
         words: the answer's symbols, the end included.
-        reads: by "encoder" and "decoder" the words of the tokens that each depth loop computes.
-            What a decoder reads is one behind what it writes.
+        reads: the words of the tokens that each depth loop computes, by "encoder" and "decoder".
+            What a decoder reads is one token behind what it writes.
         stacks: what each loop did.
         macs: multiply-accumulates of running the model on the sentence and this answer, attention
             products included; None if they cannot be counted.
@@ -75,7 +75,7 @@ class Reader:
     Args:
         model, task: a trained model that has steps to look at (see `trace`), on the CPU, and its
             task.
-        source, target: how their text was made symbols.
+        source, target: how the text of each side becomes symbols.
         beam: hypotheses in beam search; 1: greedy search.
         max_len: greatest number of generated words.
 
@@ -106,7 +106,7 @@ class Reader:
 
     @property
     def alpha_threshold(self) -> float | None:
-        """The threshold of the model as it is; None if nothing halts by one."""
+        """The current threshold of the model; None if no halting unit uses one."""
         units = units_with_threshold(self.model)
         return units[0].alpha_threshold if units else None
 
@@ -118,7 +118,7 @@ class Reader:
         """A sentence that the user typed.
 
         Raises:
-            InputError: if it has no words, is no Unicode text, or has more than the model takes.
+            InputError: if it has no words, is not Unicode text, or is longer than the model takes.
         """
         text = " ".join(text.split())
         symbols = _symbols("sentence", text, self.source)
@@ -126,7 +126,7 @@ class Reader:
         dataset = self.task.build_dataset_for_inference([tokens], [len(tokens)])
         sample = dataset.collater([dataset[0]])
         words = self._source_words(sample)
-        # A task may have put a begin token before them.
+        # A task may have put a begin token before the symbols.
         first = len(words) - len(symbols) - 1
         for place, symbol in enumerate(symbols):
             words[first + place] = words[first + place]._replace(text=symbol)
@@ -154,16 +154,16 @@ class Reader:
         target: str | None = None,
         costs: bool = True,
     ) -> Answered:
-        """Let the model answer, and look at how it computes that.
+        """Let the model answer, and record how it computes the answer.
 
         Args:
-            sentence: of `sentence` or `of_split`.
-            alpha_threshold: from now on; None: as it is.
-            target: what a decoder reads instead of what the model finds.
+            sentence: as returned by `sentence` or `of_split`.
+            alpha_threshold: threshold from now on; None: keep the current one.
+            target: what a decoder reads instead of the model's own answer.
             costs: whether to count MACs.
 
         Raises:
-            InputError: if the target has no words, or more than the model takes.
+            InputError: if the target has no words, or is longer than the model takes.
         """
         if alpha_threshold is not None:
             self.alpha_threshold = alpha_threshold
@@ -172,7 +172,7 @@ class Reader:
         net_input = dict(sentence.sample["net_input"])
         reads = {"encoder": sentence.words}
         if "decoder" in self.shapes:
-            # What is shown of a classification is the one step that the label is read from.
+            # A classification shows only the position that the label is predicted at.
             read = answer[:0] if self.labels else answer[:-1]
             previous = torch.cat([read.new_tensor([dictionary.eos()]), read])
             self._check_length("target", len(previous), 1)
@@ -188,7 +188,7 @@ class Reader:
         )
 
     def _answer(self, sentence: Sentence, target: str | None) -> tuple[Tensor, list[Word]]:
-        """The answer's tokens with the end, `(length,)`, and their words."""
+        """The answer's tokens, the end included, `(length,)`, and their words."""
         dictionary = self.task.target_dictionary
         if target is None:
             with torch.no_grad():
@@ -222,9 +222,9 @@ class Reader:
 
 
 def sentence_tokens(symbols: Sequence[str], dictionary: Dictionary) -> Tensor:
-    """Tokens of a typed sentence and its end, `(length,)`; what is not known is the unknown word.
+    """Tokens of a typed sentence and its end, `(length,)`; unknown symbols are the unknown word.
 
-    So is what fairseq calls its special symbols: who types `<pad>` means no padding.
+    So are the names of fairseq's special symbols: a user who types `<pad>` does not mean padding.
     """
     found = [dictionary.index(symbol) for symbol in symbols]
     tokens = [index if index >= dictionary.nspecial else dictionary.unk() for index in found]
@@ -232,7 +232,7 @@ def sentence_tokens(symbols: Sequence[str], dictionary: Dictionary) -> Tensor:
 
 
 def _readable(side: TextSide, symbols: str) -> str:
-    """Symbols as text; without the extra that detokenises, words as the tokeniser left them."""
+    """Symbols as text; words stay tokenised if the extra that detokenises is not installed."""
     try:
         return side.decode(symbols)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Pictures of what puts models side by side: a line for each model, a panel for each data set."""
+"""Pictures that compare models: a line for each model, a panel for each data set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
 
 class Point(NamedTuple):
-    """A result on a group of sentences; None for a deviation of one seed, or no published one."""
+    """A result on a group of sentences; None: no deviation (a single seed), none published."""
 
     group: str
     mean: float

@@ -22,10 +22,10 @@ _UNKNOWN = "?: unknown to the model"
 
 
 def sentence_figures(answered: Answered, head: int | None = None) -> dict[str, Figure]:
-    """All pictures of how a model computed an answer, by names for files.
+    """All pictures of how a model computed an answer, by file name without suffix.
 
     Args:
-        answered: what it did.
+        answered: the answer.
         head: as in `stack_figures`.
     """
     labels = {name: _labels(words) for name, words in answered.reads.items()}
@@ -55,8 +55,8 @@ def stack_figures(
     Args:
         name: "encoder" or "decoder".
         steps: what it did.
-        words: by such names the words of the sentence; a decoder also needs those of the encoder.
-        head: the attention head to show, from 1; None: of all heads the greatest weight.
+        words: the words of the sentence, by such names; a decoder also needs those of the encoder.
+        head: the attention head to show, from 1; None: the maximum over heads.
         note: below each title.
 
     Yields:
@@ -71,7 +71,7 @@ def stack_figures(
             shown = f"maximum of {num_heads} heads"
         experts = "" if top_k == 1 else f"; weighted mean of the {top_k} chosen experts"
         figure = attention_figure(
-            # The greatest of several NaN is NaN.
+            # The maximum of several NaN is NaN.
             maps[:, 0].amax(dim=1) if head is None else maps[:, 0, head - 1],
             own,
             words["encoder"] if kind == "cross_attention" else own,
@@ -124,7 +124,7 @@ def attention_figure(
     # One scale for both sides.
     most = max(len(queries), len(keys))
     rows, columns = (Labels.of(words, room * len(words) / most) for words in (queries, keys))
-    # Very few words are spread, so that the title has room.
+    # Very few words are spread out, so that the title has room.
     width, height = max(columns.cell * len(keys), 0.7), max(rows.cell * len(queries), 0.3)
     left, below, above = rows.extent + GAP, columns.extent + GAP, 0.22
     across, down = arrange(len(maps), left + width, below + height + above)
@@ -170,8 +170,8 @@ def average_steps_figure(
 
     Args:
         rows: `group`, and `<name>_steps` for each depth loop.
-        by: what the groups are of.
-        greatest: number of steps of each loop, by name.
+        by: what the sentences are grouped by.
+        greatest: greatest number of steps of each loop, by name.
         title: of the figure.
     """
     groups = [row["group"] for row in rows]
@@ -203,6 +203,6 @@ def average_steps_figure(
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format that the file's name ends in; a huge one more coarsely."""
+    """Write a figure in the format given by the file's suffix; a huge one at lower resolution."""
     dpi = min(150.0, 12000 / max(figure.get_size_inches()))
     figure.savefig(path, dpi=dpi)

@@ -22,11 +22,11 @@ _INDICES, _WEIGHTS = ".expert_indices", ".expert_weights"
 
 
 class Choice(NamedTuple):
-    """The experts that a router chose, of all steps; blank where the token was not computed.
+    """The experts that a router chose at all steps; blank where the token was not computed.
 
     Attributes:
         indices: `(run, batch, length, top_k)`, -1 if blank.
-        weights: what each is mixed with, of the same shape, NaN if blank; a token's sum to 1.
+        weights: weight of each in the mixture, same shape, NaN if blank; a token's sum to 1.
     """
 
     indices: Tensor
@@ -46,11 +46,11 @@ class StackTrace:
             averaged over the chosen experts by the weights that the router gave them.
         top_k: by the same names the number of experts averaged; 1 if there is no mixture.
         gates: of a data-router block, in (0, 1), `(run, batch, length, embed_dim)`; else None.
-        gazes: by the same names, of attention whose gaze moves, what it is made of (`NUMBERS` and
+        gazes: by the same names, for attention with a moving gaze, its components (`NUMBERS` and
             `MAPS` of `modules.location`), `(run, batch, num_heads, length, ...)`.
         halted: probability of having halted before the step, `(run, batch, length)`, NaN at
             padding only; None without halting.
-        experts: by "self_attention", "cross_attention" and "feed_forward", as far as they are
+        experts: by "self_attention", "cross_attention" and "feed_forward", for those that are
             mixtures.
     """
 
@@ -79,8 +79,8 @@ class Trace:
     """What a model did on a batch.
 
     Attributes:
-        output: what its `forward` returned first, the scores.
-        stacks: by "encoder" and "decoder", as far as it has them.
+        output: the first result of its `forward`, the scores.
+        stacks: by "encoder" and "decoder", those that it has.
     """
 
     output: Tensor
@@ -90,8 +90,8 @@ class Trace:
 def trace(model: nn.Module, sample: dict[str, Any]) -> Trace:
     """Run a model on a batch and record every step.
 
-    It runs in evaluation mode, without gradients; a decoder runs on `prev_output_tokens`, all at
-    once. Afterwards the model is as before.
+    It runs in evaluation mode, without gradients; a decoder reads all `prev_output_tokens` at once.
+    Afterwards the model is as before.
 
     Args:
         model: a model that has steps to look at: with depth loops (`encoder_classifier`,
@@ -100,7 +100,7 @@ def trace(model: nn.Module, sample: dict[str, Any]) -> Trace:
         sample: a batch as fairseq collates it, on the device of the model.
 
     Raises:
-        InputError: if the model has none.
+        InputError: if the model has no steps to look at.
     """
     observers = recorders(model)
     with evaluating(model):
@@ -125,7 +125,7 @@ def looked_at(model: nn.Module) -> dict[str, Shape]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Meanwhile the model is in evaluation mode, without gradients; afterwards as before."""
+    """Put a model into evaluation mode, without gradients; restore its modes on exit."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -137,11 +137,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def recorders(model: nn.Module, *, maps: bool = True) -> dict[str, Recorder]:
-    """Observers of all that there is to look at, to be passed to `forward` as `observers`.
+    """Observers of everything there is to look at, to be passed to `forward` as `observers`.
 
     Args:
         model: as for `trace`.
-        maps: whether to record attention and gates, which takes memory, and time because attention
+        maps: whether to record attention and gates, which costs memory, and time because attention
             cannot be fused.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sut_fairseq.analysis.drawing import Figure, literal_text
 
-_APART = 0.05  # of the width: labels that are closer to one another would not be readable
+_APART = 0.05  # of the width; labels closer to each other would be unreadable
 
 
 class Point(NamedTuple):
@@ -19,7 +19,7 @@ class Point(NamedTuple):
         threshold: `alpha_threshold`.
         score: any number; higher is better.
         skipped: share of the steps, from 0 to 1.
-        seconds: that the model ran.
+        seconds: time that the model ran.
     """
 
     threshold: float
@@ -29,7 +29,7 @@ class Point(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A model over all thresholds."""
+    """One model at all thresholds."""
 
     label: str
     points: Sequence[Point]
@@ -37,7 +37,7 @@ class Curve(NamedTuple):
 
 @literal_text
 def draw(curves: Sequence[Curve], score: str, title: str, path: Path) -> None:
-    """Draw curves in the format that the file's name ends in.
+    """Draw curves, in the format given by the file's suffix.
 
     Args:
         curves: of models.
@@ -85,7 +85,7 @@ def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:
 def _labelled(
     points: Iterable[tuple[float, float, Point]], least: float
 ) -> Iterator[tuple[float, float, float]]:
-    """Place, height and threshold of points that are far enough apart to be read."""
+    """Place, height and threshold of points far enough apart for readable labels."""
     before = math.inf
     for place, height, point in sorted(points):
         if abs(place - before) > least:

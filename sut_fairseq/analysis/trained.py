@@ -15,10 +15,10 @@ from sut_fairseq.checkpoints.reading import guard_fairseq, load_as_fairseq
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError, check
 
-# Overrides that say nothing about the model.
+# Overrides that do not affect the model.
 _OF_DATA = ("balance_lengths", "data", "group_column", "source_lang", "target_lang")
 
-# How fairseq begins to say that a dictionary is damaged.
+# How fairseq's messages about damaged dictionaries begin.
 _BAD_DICTIONARY = (
     "Incorrect dictionary format",
     "Duplicate word found when loading Dictionary",
@@ -30,13 +30,13 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     """A trained model and its task.
 
     Args:
-        path: a checkpoint; nothing in it is run.
+        path: a checkpoint; no code in it is executed.
         overrides: values that replace those of training: `data`, `alpha_threshold`, ...
 
     Raises:
-        InputError: if it is damaged, of no model, or of one whose weights are not all finite, if
-            its dictionaries are missing or of other sizes than in training, or if the overrides
-            make another model of it.
+        InputError: if the checkpoint is damaged, has no model, or one whose weights are not all
+            finite, if its dictionaries are missing or of other sizes than in training, or if the
+            overrides describe a model with other weights.
     """
     guard_fairseq()
     # Every sentence counts once, however often training saw it.
@@ -61,7 +61,7 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
 
 
 def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Exception) -> str:
-    """Why fairseq cannot make a model of a checkpoint of an architecture, in a sentence."""
+    """Why fairseq cannot build a model from a checkpoint, in a sentence."""
     if name is not None and name not in {*ARCH_MODEL_REGISTRY, *MODEL_REGISTRY}:
         return (
             f"the architecture `{name}` of `{path}` is not registered: give the plugin's folder "
@@ -97,12 +97,12 @@ def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Excep
 
 
 def load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None = None) -> range:
-    """Load a split of the task's data folder; the numbers of its first pairs.
+    """Load a split of the task's data folder and return the numbers of its first pairs.
 
     Args:
         task: a task with a data folder.
         split: `train`, `valid`, `test`, ...
-        max_sentences: how many pairs at most; None: all.
+        max_sentences: greatest number of pairs; None: all.
 
     Raises:
         InputError: if there are none, or no such split.
@@ -132,7 +132,7 @@ def batches(
     Args:
         task: with its dictionaries.
         split: name of the split.
-        max_sentences: only the first so many; None: all.
+        max_sentences: only the first ones, at most this many; None: all.
         max_tokens: greatest number of source or target tokens in a batch, padding included.
     """
     numbers = load_split(task, split, max_sentences)
@@ -144,14 +144,14 @@ def batches(
 def similar_lengths(
     dataset: FairseqDataset, numbers: Iterable[int], max_tokens: int, max_sentences: int = 0
 ) -> Iterator[list[int]]:
-    """Group sentences of similar lengths, as few groups as the limits allow.
+    """Group sentences of similar lengths, into as few groups as the limits allow.
 
     Args:
-        dataset: what the sentences are of.
+        dataset: the dataset of the sentences.
         numbers: which of them.
         max_tokens: greatest number of source or target tokens in a group, padding included; a
             sentence that is longer is a group of its own.
-        max_sentences: greatest number of sentences in a group; 0: any.
+        max_sentences: greatest number of sentences in a group; 0: no limit.
     """
     group: list[int] = []
     for number in sorted(numbers, key=dataset.num_tokens):
@@ -169,7 +169,7 @@ def sentence_pairs(
 ) -> list[tuple[Tensor, Tensor]]:
     """Source and target tokens of the first pairs of a split; arguments as in `load_split`.
 
-    With `spread` they are taken at equal distances from the whole split.
+    With `spread` they are taken at equal intervals from the whole split.
     """
     numbers = load_split(task, split, max_sentences)
     dataset = task.dataset(split)

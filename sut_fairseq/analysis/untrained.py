@@ -25,10 +25,10 @@ READS_NUMBERS = (
     "attention --kinds compositional` counts its kind of attention."
 )
 
-# Options of others that models read.
+# Options that models read without declaring them.
 _READ_BY_MODELS = {"criterion", "max_target_positions", "tokens_per_sample"}
 
-_MAX_VOCAB_SIZE = 10_000_000  # each word becomes an entry of a dictionary: minutes above it
+_MAX_VOCAB_SIZE = 10_000_000  # each word becomes a dictionary entry: more would take minutes
 
 
 def build(
@@ -41,26 +41,26 @@ def build(
     command: str = "sut-macs",
     of_training: bool = False,
 ) -> tuple[Any, SimpleNamespace]:
-    """An untrained model, and as much of a task as building it needs.
+    """An untrained model, and as much of a task as it takes to build it.
 
     Args:
         arch: any architecture that fairseq-train knows.
         vocab_size: size of its one dictionary, the special symbols included.
-        flags: flags of that architecture, as one types them.
-        alpha_threshold: halting threshold; None: nothing halts, because an untrained halting unit
-            says nothing.
+        flags: flags of that architecture, as typed.
+        alpha_threshold: halting threshold; None: nothing halts, because the predictions of an
+            untrained halting unit mean nothing.
         name: the flag that `arch` was given with, for error messages.
         command: the console command whose --help an error message points to.
-        of_training: the flags are those of a whole training; else one that says nothing about the
-            model is refused.
+        of_training: whether the flags are those of a whole training; if not, a flag that does not
+            affect the model is refused.
 
     Returns:
         the model in training mode, and an object with `source_dictionary`, `target_dictionary` and,
         for a classifier, `num_labels`: all words but the special symbols.
 
     Raises:
-        InputError: if there is no such architecture or flag, if it is of a model that cannot be
-            counted, or if a value is not allowed.
+        InputError: if there is no such architecture or flag, if the model cannot be counted, or if
+            a value is not allowed.
     """
     check(
         arch in models.ARCH_MODEL_REGISTRY,
@@ -109,8 +109,8 @@ def build(
         raise
     except Exception as error:
         if kind.__module__.startswith("sut_fairseq."):
-            raise  # ours refuse flags with an `InputError`: this is a mistake in the code
-        # fairseq's refuse them with exceptions of all kinds.
+            raise  # our models refuse flags with an `InputError`: this is a bug
+        # fairseq's models refuse them with exceptions of all kinds.
         reason = " ".join(str(error).split())[:200]
         raise InputError(
             f"--arch {arch} cannot be built with these flags ({type(error).__name__}: {reason}); "
@@ -122,12 +122,12 @@ def build(
 
 
 def _check_of_model(kind: type[Any], parser: ArgumentParser, flags: Sequence[str]) -> None:
-    """Refuse flags of a training that say nothing about its model.
+    """Refuse flags of a training that do not affect its model.
 
     Args:
         kind: class of the model.
-        parser: what has read the flags.
-        flags: as they were typed.
+        parser: the parser that has read the flags.
+        flags: as typed.
 
     Raises:
         InputError: naming them.
@@ -147,7 +147,7 @@ def _check_of_model(kind: type[Any], parser: ArgumentParser, flags: Sequence[str
 
 
 def _fill_in_from_task(config: Any) -> None:
-    """Put values where a language model refers to options of its task, as `${task.NAME}`.
+    """Fill in values where a language model refers to options of its task, as `${task.NAME}`.
 
     Raises:
         InputError: if the value given is no whole number.
@@ -157,7 +157,7 @@ def _fill_in_from_task(config: Any) -> None:
         if isinstance(value, str) and value.startswith("${task."):
             setattr(config, name, getattr(task, name))
         elif name == "max_target_positions" and isinstance(value, str):
-            # The parser knows no type of what refers to another option.
+            # The parser knows no type for an option that refers to another one.
             requirement = "a whole number of at least 1"
             check(
                 value.isdecimal() and int(value) > 0, "--max-target-positions", requirement, value
@@ -173,7 +173,7 @@ def random_batch(
     A language model reads the source alone.
 
     Args:
-        model, task: for which; torch's random state decides which words.
+        model, task: what reads the batch; torch's random state decides which words.
         src_len, tgt_len: number of tokens of each sentence.
         sentences: number of pairs.
 

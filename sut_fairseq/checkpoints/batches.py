@@ -1,9 +1,9 @@
-"""The batches of a training that goes on are those that it would have had without a break.
+"""A resumed training gets the batches that it would have had without the interruption.
 
 fairseq groups sentences into batches once, at random, and shuffles these groups anew for every
-epoch. The random order is that of the epoch in which the process started, so that a process that
-starts later groups other sentences. Here the place in the data that a checkpoint holds says which
-epoch the groups were made for.
+epoch. The grouping is seeded by the epoch in which the process started, so a process that starts
+later makes other groups. Here the place in the data that a checkpoint holds also records the epoch
+that the groups were made for.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MADE_FOR = "batches_made_for_epoch"  # beside fairseq's own entries of `train_it
 def keep_batches(trainer: Any, iterator: Any, state: Mapping[str, Any] | None) -> Any:
     """The iterator to train with.
 
-    Data sets that fairseq groups anew for every epoch need nothing and get the iterator back.
+    Data sets that fairseq regroups in every epoch get the iterator back unchanged.
 
     Args:
         trainer: fairseq's.
-        iterator: what it would train with.
-        state: the place in the data that was restored; None where a training begins. Without the
-            entry, which fairseq does not write, the training is taken for one without a break.
+        iterator: the one that fairseq would train with.
+        state: the restored place in the data; None at the start of a training. If it lacks our
+            entry, which fairseq itself does not write, the training is assumed to be uninterrupted.
     """
     reused = trainer.task.dataset_to_epoch_iter
     cached = [dataset for dataset, known in reused.items() if known is iterator]

@@ -1,4 +1,4 @@
-"""Processes that read the data (`--num-workers`): a signal to all is one to the training alone.
+"""Lets data workers (`--num-workers`) outlive signals that tell their training to stop.
 
 Slurm and terminals signal every process of a job. The training that was told to stop still needs
 its data workers, to finish the update and to validate; it ends them when it ends itself.
@@ -20,10 +20,10 @@ from sut_fairseq.checkpoints.interruption import SIGNALS
 def keep_data_workers() -> None:
     """Let data workers that are started from now on outlive signals, but not this process.
 
-    One that is killed ends them too: torch lets them look every few seconds whether it lives.
+    If it is killed, they end too: torch has them check every few seconds whether it is alive.
     """
     DataLoader.__iter__ = _starting_deaf(DataLoader.__iter__)  # type: ignore[method-assign]
-    # Before multiprocessing itself ends them by SIGTERM, which they do not hear, and waits.
+    # Before multiprocessing ends them by SIGTERM, which they block, and waits for them.
     util.Finalize(None, _end_data_workers, exitpriority=0)
 
 

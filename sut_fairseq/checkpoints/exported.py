@@ -23,10 +23,10 @@ from sut_fairseq.errors import InputError
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 _FORMAT = 1
-# What a checkpoint holds besides its weights that still says something without an optimizer.
+# Parts of a checkpoint besides its weights that mean something without an optimizer.
 _KEPT = ("cfg", "args", "task_state", "optimizer_history", "extra_state")
 _KEPT_EXTRA = ("val_loss", "train_iterator", "averaged_from", "imported_from")
-# How JSON shows what it has no notation for.
+# Keys that mark values for which JSON has no notation.
 _NAMESPACE, _TUPLE, _FLOAT = "__namespace__", "__tuple__", "__float__"
 
 
@@ -41,7 +41,7 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
     Tensors that share memory are written once; the configuration says which those are.
 
     Args:
-        state: fairseq's dictionary; its optimizer state and the figures of its log are left out.
+        state: fairseq's dictionary; its optimizer state and logged numbers are left out.
         folder: where to write.
 
     Raises:
@@ -60,7 +60,7 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
     path = folder / WEIGHTS
     try:
         save_file(own, path, metadata={"format": "pt"})
-    except SafetensorError as error:  # what the system says stands in its text
+    except SafetensorError as error:  # its text has the system's message
         raise InputError(
             f"{WEIGHTS} could not be written ({error}): make room, or choose another folder."
         ) from error
@@ -73,10 +73,10 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
     for key in _KEPT:
         if state.get(key) is not None:
             document[key] = _plain(key, _relevant(key, state[key]))
-    # In ASCII: the name of a folder in the settings need not be Unicode.
+    # In ASCII: the name of a folder in the settings need not be valid Unicode.
     text = json.dumps(document, indent=1, allow_nan=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
-    shutil.copymode(folder / CONFIG, path)  # safetensors lets nobody else read it
+    shutil.copymode(folder / CONFIG, path)  # safetensors makes it readable for its owner only
 
 
 def read_exported(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
@@ -159,11 +159,11 @@ def _digest(path: Path) -> str:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value as JSON has it, from which `_restored` makes the same value again."""
+    """A value in JSON's types, which `_restored` turns back into the same value."""
     if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
-        return {_FLOAT: str(value)}  # the validation loss of a training that went wrong
+        return {_FLOAT: str(value)}  # the validation loss of a training that diverged
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Namespace):

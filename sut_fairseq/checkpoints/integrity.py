@@ -1,4 +1,4 @@
-"""Whether a checkpoint is what was written: the one check of every command and of resuming."""
+"""Whether a checkpoint is what was written: the check of all commands and of resuming."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from sut_fairseq.errors import InputError
 
 _ZIP_START = b"PK\x03\x04"
-# How files begin that torch wrote before its version 1.6: a pickle whose first value is its mark.
+# First bytes of files from torch before 1.6: a pickle whose first value is a magic number.
 _OLD_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 _BLOCK = 1 << 20
-# What reading a damaged file fails with: a bad sector, a place before the file (headers that are
-# wrong send `zipfile` there), links in a circle. Any other failure says nothing about the file.
+# Errors of reading a damaged file: a bad sector, a position before the file (where wrong headers
+# send `zipfile`), circular links. Any other error says nothing about the file.
 _OF_DAMAGE = frozenset((errno.EIO, errno.EINVAL, errno.ELOOP))
 
 _State = tuple[int, ...]
@@ -30,8 +30,8 @@ def check_whole(path: str | Path) -> None:
     """Refuse a checkpoint that is not byte for byte what was written.
 
     torch saves a zip archive with a CRC-32 of every record, which `torch.load` does not compare:
-    flipped bits in the weights load without a word. Nothing is unpickled here. A file of 600 MB
-    takes about half the time of loading it; one that has not changed is checked once in a process.
+    flipped bits in the weights load without an error. Nothing is unpickled here. A file of 600 MB
+    takes about half as long to check as to load; an unchanged file is checked once per process.
 
     Two kinds of files have no checksums and pass if their beginning and end are right: those from
     before torch 1.6, and those written under `torch.serialization.set_crc32_options(False)`.
@@ -47,21 +47,21 @@ def check_whole(path: str | Path) -> None:
 
 
 def check_file(path: str | Path) -> None:
-    """Refuse what is no file, or cannot be a whole checkpoint by its beginning and its end.
+    """Refuse what is no file, or by its first and last bytes cannot be a whole checkpoint.
 
     Raises:
-        as `check_whole`, which this is the quick part of.
+        as `check_whole`, of which this is the quick part.
     """
     _refuse(Path(path), _problem_at_the_ends)
 
 
 def shows_damage(error: OSError) -> bool:
-    """Whether a file that cannot be read is damaged; if not, it may be whole."""
+    """Whether this error of reading means damage; if not, the file may be whole."""
     return error.errno in _OF_DAMAGE
 
 
 def unreadable(path: Path, error: OSError) -> InputError:
-    """What is said of a file that may be whole and cannot be read now."""
+    """The error for a file that cannot be read now and may be whole."""
     return InputError(
         f"`{path}` cannot be read ({error.strerror or error}): mend that and try again, or use "
         "another one."
@@ -69,7 +69,7 @@ def unreadable(path: Path, error: OSError) -> InputError:
 
 
 def not_a_checkpoint(path: Path) -> str:
-    """What is said of a file that torch cannot read, or that holds something else."""
+    """The message for a file that torch cannot read, or that holds something else."""
     return (
         f"`{path}` is not a fairseq checkpoint, or it is damaged; give a file written by "
         f"fairseq-train, which holds its parameters under the key `model`."
@@ -77,7 +77,7 @@ def not_a_checkpoint(path: Path) -> str:
 
 
 def truncated(path: Path) -> str:
-    """What is said of a file without its end."""
+    """The message for a truncated file."""
     return (
         f"The checkpoint `{path}` is truncated ({path.stat().st_size:,} bytes): it was not written "
         f"or copied to its end, so copy it again or use another one."
@@ -116,7 +116,7 @@ def _problem_at_the_ends(path: Path, state: _State) -> str | None:
         return None if start == _OLD_START else not_a_checkpoint(path)
     if not zipfile.is_zipfile(path):
         return truncated(path)
-    # torch compresses nothing; what others have compressed may unpack to more than any memory.
+    # torch compresses nothing; other archives may unpack to more than fits into memory.
     with suppress(Exception), zipfile.ZipFile(path) as archive:
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             return not_a_checkpoint(path)

@@ -1,4 +1,4 @@
-"""Signals that tell a training to stop, and the status it then ends with."""
+"""Signals that tell a training to stop, and the exit status that it then has."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import threading
 from contextlib import suppress
 from types import FrameType
 
-# "Temporary failure, try again" in sysexits.h: told to stop, it saved; the same command goes on.
+# "Temporary failure, try again" in sysexits.h: it stopped and saved; the same command resumes it.
 UNFINISHED = 75
 
-# From Slurm before it ends a job, from whoever asks politely, and Ctrl-C.
+# From Slurm before it ends a job, from other programs that ask politely, and from Ctrl-C.
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
@@ -20,14 +20,14 @@ class Interruption:
     """Whether this process was told to stop.
 
     Attributes:
-        asked: the signal that said so; None until then.
+        asked: the signal that told it to; None until then.
     """
 
     def __init__(self) -> None:
         self.asked: signal.Signals | None = None
 
     def listen(self) -> None:
-        """Note SIGTERM, SIGUSR1 and SIGINT from now on, unless somebody else handles them.
+        """Note SIGTERM, SIGUSR1 and SIGINT from now on, unless other code handles them.
 
         A second SIGINT ends the process at once. Only the main thread may do this; elsewhere
         nothing changes.
@@ -46,16 +46,16 @@ class Interruption:
 
 
 def pass_on_signals() -> None:
-    """Let the processes that this one will start be told, and let it live until they have ended.
+    """Pass signals on to the processes that this one will start, and outlive them.
 
-    As long as none was started, a signal does what it always does.
+    Until one is started, signals have their usual effect.
     """
     _handle(_pass_on)
 
 
 def _pass_on(number: int, frame: FrameType | None) -> None:
-    # Children that were told first may all have ended by now: `active_children` does not name them,
-    # and forgets them. Then this process is about to end by itself.
+    # Children that got the signal first may all have ended by now: `active_children` does not list
+    # them, and forgets them. Then this process is about to end by itself.
     started = bool(getattr(multiprocessing.process, "_children", ()))
     children = multiprocessing.active_children()
     if not started or number == signal.SIGINT:
@@ -63,10 +63,10 @@ def _pass_on(number: int, frame: FrameType | None) -> None:
     if not started:
         os.kill(os.getpid(), number)
     for child in children:
-        # One that ends in this very moment is nobody to tell. An error here would come up inside
-        # multiprocessing, which would take it for one of its own and lose how the child ended.
+        # A child may end at this very moment. An error here would surface in multiprocessing, which
+        # would mistake it for one of its own and lose the exit status of the child.
         with suppress(ProcessLookupError):
-            # A terminal sends Ctrl-C to all of them, and twice would end them at once.
+            # A terminal sends Ctrl-C to all processes; a second SIGINT would end them at once.
             os.kill(child.pid or 0, signal.SIGTERM if number == signal.SIGINT else number)
 
 

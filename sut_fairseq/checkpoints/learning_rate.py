@@ -1,8 +1,8 @@
-"""The learning rate of a training that goes on is that of one without a break.
+"""A resumed training has the learning rate that it would have without the interruption.
 
-fairseq saves at the end of an epoch before it tells the schedule the loss of the validation, and
-does not tell it after loading. Nor does it save for how many epochs `reduce_lr_on_plateau` has
-waited for a lower loss.
+At the end of an epoch, fairseq saves before it passes the validation loss to the schedule, and does
+not pass it on after loading. Nor does it save for how many epochs `reduce_lr_on_plateau` has waited
+for a lower loss.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _WAITED = "num_bad_epochs"  # torch's name, beside fairseq's own entries of `lr_
 
 
 def keep_learning_rate(trainer: Any, extra_state: Mapping[str, Any] | None) -> None:
-    """Bring the schedule to where it would be without a break, and let what is saved hold it all.
+    """Bring the schedule to where it would be uninterrupted, and have its full state saved.
 
     Args:
         trainer: fairseq's, which has loaded a checkpoint if there is one.
-        extra_state: what was restored beside parameters and optimizer; None where the schedule
-            begins anew.
+        extra_state: what was restored besides parameters and optimizer; None if the schedule
+            starts over.
     """
     plateau = getattr(trainer.lr_scheduler, "lr_scheduler", None)
     if isinstance(plateau, ReduceLROnPlateau):

@@ -1,4 +1,4 @@
-"""How far a checkpoint is, read without loading it; of a file that is cut off as well."""
+"""Training progress of a checkpoint, read without loading it, even from a truncated file."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a record in a zip archive: ends 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a checkpoint says of its training.
+    """What a checkpoint says about its training.
 
     Attributes:
-        updates: how many there had been.
-        resumable: whether a training can go on from it: it has the place in the data and the state
+        updates: the number of updates so far.
+        resumable: whether a training can resume from it: it has the place in the data and the state
             of the optimizer, which averaged checkpoints lack.
     """
 
@@ -29,9 +29,9 @@ class Progress:
 
 
 def progress_of(path: Path) -> Progress | None:
-    """What a checkpoint says of its training; None if it says nothing that can be read.
+    """What a checkpoint says about its training; None if that cannot be read.
 
-    torch writes the structure before the tensors, so that it is there even if the end is not. No
+    torch writes the structure before the tensors, so that truncated files have it too. No
     class is looked up and no code runs; the tensors are not read.
 
     Raises:
@@ -50,7 +50,7 @@ def progress_of(path: Path) -> Progress | None:
             raise unreadable(path, error) from error
         return None
     except Exception:
-        return None  # damaged bytes make a pickle fail in every way there is
+        return None  # damaged bytes make a pickle fail in many ways
 
 
 def _to_content(file: BinaryIO) -> None:
@@ -74,7 +74,7 @@ class _Anything:
         pass
 
     def append(self, item: object) -> None:
-        """As of a list, which pickles of subclasses fill in this way."""
+        """As in a list: pickles fill its subclasses this way."""
 
     def extend(self, items: object) -> None:
         """Likewise."""

@@ -1,14 +1,14 @@
 """Checkpoints of the SUT code that its authors published: the same model under other names.
 
-That code (https://github.com/shawntan/SUT, 2023) names every tensor of this package's model, and
-differs in five things:
+That code (https://github.com/shawntan/SUT, 2023) has a counterpart of every tensor of this
+package's model, and differs in five ways:
 
-- A block that halts is registered twice, so that its tensors are there under two names.
+- A block that halts is registered twice, so that its tensors have two names each.
 - The halting unit predicts (continue, halt), ours (halt, continue).
 - Relative embeddings are `(heads, size, offsets)`, ours `(heads, offsets, size)`. Offsets are
   clipped one short of the window, so that the outermost embeddings are never read.
 - A single expert has a router, whose weight for it is 1.
-- The halting threshold is read from the environment, and stands in no checkpoint.
+- The halting threshold is read from the environment, and is in no checkpoint.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ _CROSS = {
     "encoder_attn": ("cross_attention", _ATTENTION),
     "encoder_attn_layer_norm": ("cross_attention_norm", _NORM),
 }
-# What says nothing about the model.
+# Entries that say nothing about the model.
 _UNREAD = ("version", "embed_positions._float_tensor")
-# Options of that code that change the model into one that this package has not.
+# Options of that code that make a model that this package does not have.
 _REFUSED = (
     *("no_scale_embedding", "layernorm_embedding", "encoder_learned_pos", "decoder_learned_pos"),
     *("no_cross_attention", "cross_self_attention", "no_decoder_final_norm"),
     *("encoder_layers_to_keep", "decoder_layers_to_keep", "adaptive_softmax_cutoff"),
     *("scale_attn", "scale_heads", "scale_fc", "scale_resids"),
 )
-# That code's own defaults; only what was given otherwise is sure to stand in a checkpoint.
+# That code's own defaults: a checkpoint is sure to hold only options that differ from them.
 _DEFAULTS: dict[str, Any] = {
     **{f"{side}_layers": 6 for side in SIDES},
     **{f"{side}_{kind}_k": 8 for side in SIDES for kind in ("attn", "ff")},
@@ -121,7 +121,7 @@ def names(side: str, *, halts: bool, pre_norm: bool) -> dict[str, str]:
 def translate(state: Mapping[str, Any]) -> Translation:
     """Turn a checkpoint of the published code into a model of this package.
 
-    The outputs are the same but for the gates of experts, which that code divides by their sum
+    The outputs are equal except for the gates of experts, which that code divides by their sum
     plus 1e-6.
 
     Args:
@@ -129,8 +129,8 @@ def translate(state: Mapping[str, Any]) -> Translation:
             or `cfg`.
 
     Raises:
-        InputError: if it is of another program, has tensors that are not known, lacks some, or
-            has an option that this package has not.
+        InputError: if it is from another program, has unknown tensors, lacks some, or has an
+            option that this package does not have.
     """
 
     def given(name: str) -> Any:
@@ -171,7 +171,7 @@ def translate(state: Mapping[str, Any]) -> Translation:
 
 
 def _once(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors without the second names of blocks, and without what says nothing."""
+    """The tensors without the second names of blocks, and without entries that say nothing."""
     kept = dict(tensors)
     for side in SIDES:
         for name in _UNREAD:
@@ -189,7 +189,7 @@ def _once(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check_names(tensors: Iterable[str], expected: Iterable[str]) -> None:
-    """Refuse a checkpoint that has other tensors than the published code with its settings."""
+    """Refuse a checkpoint whose tensors are not those of the published code with its settings."""
     given, known = dict.fromkeys(tensors), dict.fromkeys(expected)
     missing = [key for key in known if key not in given]
     unknown = [key for key in given if key not in known]
@@ -217,7 +217,7 @@ def _convert(key: str, tensor: Tensor, ours: str) -> Tensor:
         return tensor.flip(0)
     if ours.endswith("positions.embedding"):
         embedding = tensor.transpose(1, 2).clone(memory_format=torch.contiguous_format)
-        # Never read there: offsets beyond are taken for the nearest that are.
+        # Never read there: farther offsets use the nearest embedding that is read.
         embedding[:, 0], embedding[:, -1] = embedding[:, 1], embedding[:, -2]
         return embedding
     return tensor
@@ -271,7 +271,7 @@ def _options(tensors: Mapping[str, Tensor], given: Callable[[str], Any]) -> dict
 
 
 def _without_router(tensors: dict[str, Tensor], modules: tuple[str, ...]) -> None:
-    """Make dense layers of single experts: a router that has no choice gives the weight 1."""
+    """Turn single experts into dense layers: a router without a choice gives the weight 1."""
     for key in list(tensors):
         parts = key.split(".")
         if not {*parts} & {*modules}:
@@ -284,7 +284,7 @@ def _without_router(tensors: dict[str, Tensor], modules: tuple[str, ...]) -> Non
 
 
 def _tie(tensors: dict[str, Tensor], options: Mapping[str, Any]) -> None:
-    """Make embeddings that are shared one object; tools that average checkpoints copy them."""
+    """Make shared embeddings one object again: tools that average checkpoints copy them."""
     tied = ["decoder.output_projection.weight", "decoder.embedding.tokens.weight"]
     if options["share_all_embeddings"]:
         tied.append("encoder.embedding.tokens.weight")

@@ -1,4 +1,4 @@
-"""Checkpoints read without running anything that is in them, and refused in a sentence."""
+"""Reads checkpoints without running code from them, and refuses bad ones with a sentence."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
 
 
 def load_as_fairseq(path: str, *arguments: Any, **options: Any) -> Any:
-    """What fairseq makes of a checkpoint: `checkpoint_utils.load_checkpoint_to_cpu`, checked.
+    """Load a checkpoint by fairseq's `checkpoint_utils.load_checkpoint_to_cpu`, with checks.
 
     Args:
         path: the checkpoint file.
-        arguments, options: the function's others.
+        arguments, options: the function's other arguments.
 
     Raises:
         ValueError: as in `load_checkpoint`.
@@ -89,7 +89,7 @@ def load_as_fairseq(path: str, *arguments: Any, **options: Any) -> Any:
 def _exported_as_fairseq(
     path: str, arg_overrides: Mapping[str, Any] | None = None, load_on_all_ranks: bool = False
 ) -> dict[str, Any]:
-    """What `load_checkpoint_to_cpu` does after it has read a file, on exported weights."""
+    """What `load_checkpoint_to_cpu` does after reading a file, for exported weights."""
     state = load_checkpoint(path)
     overrides = dict(arg_overrides or {})
     with _sentences(Path(path)):
@@ -103,7 +103,7 @@ def _exported_as_fairseq(
 
 
 def guard_fairseq() -> None:
-    """Have fairseq check a checkpoint as we do, wherever it reads one.
+    """Make fairseq check every checkpoint that it reads, as we do.
 
     Called before anything is read: when a command of fairseq imports the plugin, and when we load
     a model, since some of fairseq's models name a second checkpoint in their settings. torch
@@ -126,7 +126,7 @@ def _sentences(path: Path) -> Iterator[None]:
     """Tell in a sentence why torch cannot, or will not, load a checkpoint."""
     try:
         with warnings.catch_warnings():
-            # torch remarks on pickles that it did not write; the errors below say it better.
+            # torch warns of pickles that it did not write; the errors below say it better.
             warnings.simplefilter("ignore")
             yield
     except EOFError as error:
@@ -149,14 +149,14 @@ def _sentences(path: Path) -> Iterator[None]:
 
 
 def _check_content(path: Path, state: Any) -> None:
-    """Refuse what is no dictionary of fairseq's, or would run code when a model is built of it."""
+    """Refuse what fairseq has not written, or would run code when a model is built from it."""
     if not isinstance(state, Mapping) or not _is_fairseqs(state):
         raise InputError(not_a_checkpoint(path))
     refuse_code(path, state)
 
 
 def _is_fairseqs(state: Mapping[Any, Any]) -> bool:
-    """Whether the parts of a dictionary are what fairseq writes, as far as they are there."""
+    """Whether those parts of a dictionary that are there are as fairseq writes them."""
     model, history, cfg = (state.get(key) for key in ("model", "optimizer_history", "cfg"))
     extra = state.get("extra_state") or {}
     mappings = [cfg, extra, state.get("task_state")]
@@ -179,7 +179,7 @@ def _is_stored(value: Any) -> bool:
 
 
 def _counts(entries: Any, name: str) -> bool:
-    """Whether these are none, or a list of dictionaries in which `name` is a whole number."""
+    """Whether this is None, or a list of dictionaries in which `name` is a whole number."""
     return entries is None or (
         isinstance(entries, list)
         and all(isinstance(one, Mapping) and isinstance(one.get(name, 0), int) for one in entries)

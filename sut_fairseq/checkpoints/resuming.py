@@ -1,4 +1,4 @@
-"""Which checkpoint a training goes on from when the last one is damaged or gone."""
+"""Which checkpoint a training resumes from when the last one is damaged or gone."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ logger = logging.getLogger(__name__)
 
 
 def find_start(folder: Path, suffix: str = "") -> Path | None:
-    """The checkpoint to go on from: the last one, or else the newest that is whole.
+    """The checkpoint to resume from: the last one, or else the newest that is whole.
 
-    A damaged one that is met on the way is kept as `<name>.damaged`. What is found, and how many
-    updates are lost, is told in the log.
+    Damaged ones that are found on the way are kept as `<name>.damaged`. The log says which one is
+    used, and how many updates are lost.
 
     Args:
-        folder: of the checkpoints of one training; it may be absent.
+        folder: of the checkpoints of one training; it need not exist.
         suffix: what fairseq puts before `.pt` in every name.
 
     Returns:
-        None if the folder has no whole checkpoint: then the training begins anew.
+        None if the folder has no whole checkpoint: then the training starts over.
 
     Raises:
         InputError: a file that may be whole cannot be read now.
@@ -63,7 +63,7 @@ def _lost(updates: int, *, exactly: bool) -> str:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a checkpoint is; one that is not gets another name."""
+    """Whether a checkpoint is whole; one that is not is renamed."""
     try:
         check_whole(path)
     except DamagedCheckpointError as problem:

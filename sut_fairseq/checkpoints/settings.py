@@ -1,4 +1,4 @@
-"""The settings in a checkpoint, and those of them that fairseq would run as Python."""
+"""The settings in a checkpoint, and which of them fairseq would run as Python."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from sut_fairseq.errors import InputError
 
-# What fairseq gives to `eval` when it builds a task, a model or a criterion from a checkpoint's
-# settings; a test looks through its source for more.
+# What fairseq passes to `eval` when it builds a task, a model or a criterion from a checkpoint's
+# settings; a test searches its source for more.
 EVALUATED = frozenset(
     {
         *("adaptive_input_cutoff", "adaptive_softmax_cutoff", "character_filters", "wer_args"),
@@ -50,7 +50,7 @@ def refuse_code(path: str | Path, state: Mapping[str, Any]) -> None:
         state: fairseq's dictionary, with the settings under `cfg` or `args`.
 
     Raises:
-        InputError: if one does; fairseq evaluates some settings, whatever they say.
+        InputError: if one does: fairseq evaluates some settings whatever they contain.
     """
     for name, value in _texts([state.get("cfg"), state.get("args")]):
         if name in EVALUATED and not _is_plain(value):
@@ -61,7 +61,7 @@ def refuse_code(path: str | Path, state: Mapping[str, Any]) -> None:
 
 
 def _texts(settings: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values of all settings that are texts, in whatever depth."""
+    """Names and values of all settings that are strings, at any depth."""
     if OmegaConf.is_config(settings):
         settings = OmegaConf.to_container(settings, resolve=False)
     if isinstance(settings, Namespace):

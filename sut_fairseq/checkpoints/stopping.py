@@ -18,15 +18,15 @@ from sut_fairseq._excepthook import divergence
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_on_signals
 from sut_fairseq.errors import InputError
 
-# The function of fairseq-train that follows every update, and where it is: in its module, or in the
-# program itself (`python -m fairseq_cli.train`).
+# The function of fairseq-train that runs after every update, and where it is: in its module, or in
+# the program itself (`python -m fairseq_cli.train`).
 _AFTER_UPDATE, _MODULES = "validate_and_save", ("fairseq_cli.train", "__main__")
 
 LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
 
 _fairseq_call_main = distributed_utils.call_main
 
-# The text of a traceback: between two exceptions, and the last of it.
+# In the text of a traceback: the separator of two exceptions, and the final error.
 _CHAINED = re.compile(
     r"\n\n(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of the following exception):\n\n"
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def call_main(cfg: Any, main: Callable[..., Any], **options: Any) -> None:
-    """fairseq's `call_main`; what is said to it is said to the processes that it starts, if any.
+    """fairseq's `call_main`, which passes signals on to the processes that it starts, if any.
 
     It starts one for each GPU of this machine, and waits for them.
     """
@@ -58,13 +58,13 @@ def call_main(cfg: Any, main: Callable[..., Any], **options: Any) -> None:
 
 
 def _meant(traceback: str) -> InputError | None:
-    """The `InputError` that the text of a traceback ends in or means, as `_excepthook` has it.
+    """The `InputError` that the text of a traceback ends in or means, in `_excepthook`'s words.
 
     That text is all that comes back from a process.
     """
     *before, last = _CHAINED.split(traceback.rstrip())
     if before and "Cannot load model parameters" in last:
-        last = before[-1]  # fairseq's trainer put its own in the place of ours
+        last = before[-1]  # fairseq's trainer replaced ours with its own
     raised = _RAISED.search(last)
     if raised is None:
         return None
@@ -75,8 +75,8 @@ def _meant(traceback: str) -> InputError | None:
 class Stop:
     """Ends trainings of this process that were told to stop.
 
-    An update that fairseq saves of itself is validated before, as it is without a signal, so that
-    the best checkpoint is chosen among the same ones. Any other is saved without validating.
+    An update that fairseq saves anyway is validated first, as it is without a signal, so that the
+    best checkpoint is chosen among the same ones. Any other is saved without validation.
     """
 
     def __init__(self, interruption: Interruption) -> None:
@@ -84,7 +84,7 @@ class Stop:
         self._saved_at = -1
 
     def install(self) -> None:
-        """Look for signals after every update of fairseq-train, however that was started."""
+        """Check for signals after every update of fairseq-train, however it was started."""
         for name in _MODULES:
             module = sys.modules.get(name)
             fairseqs = getattr(module, _AFTER_UPDATE, None)
@@ -93,7 +93,7 @@ class Stop:
         checkpoint_utils.save_checkpoint = self._noting(checkpoint_utils.save_checkpoint)
 
     def _noting(self, save_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
-        """`save_checkpoint`, on every process, whether it is the one that writes or not."""
+        """`save_checkpoint`, which notes the update in every process, whether it writes or not."""
 
         @functools.wraps(save_checkpoint)  # fairseq keeps the best score as its attribute
         def noting(cfg: Any, trainer: Any, *rest: Any) -> Any:
@@ -104,7 +104,7 @@ class Stop:
         return noting
 
     def _after(self, validate_and_save: Callable[..., Any]) -> Callable[..., Any]:
-        """`validate_and_save`, and the end if that was asked for and is not reached anyway."""
+        """`validate_and_save`, then the end if a signal asked for it and it has not come anyway."""
 
         @functools.wraps(validate_and_save)
         def after(cfg: Any, trainer: Any, task: Any, epoch_itr: Any, *rest: Any) -> Any:
@@ -122,7 +122,7 @@ class Stop:
         return after
 
     def _asked(self, trainer: Any) -> bool:
-        """Whether any process was told to stop: all of them do, after the same update."""
+        """Whether any process was told to stop: then all stop, after the same update."""
         asked = self._interruption.asked is not None
         if trainer.data_parallel_world_size == 1:
             return asked
@@ -131,10 +131,10 @@ class Stop:
         return bool(distributed_utils.all_reduce(flag, group, op="max").item())
 
     def _cut_off(self, error: RuntimeError, trainer: Any) -> bool:
-        """Whether data workers were killed after the signal, which alone they would outlive.
+        """Whether data workers were killed after the signal; the signal alone does not end them.
 
-        Where there are several processes, the others wait for this one's part of the validation,
-        and nothing can be saved together.
+        With several processes, the others wait for this one's part of the validation, and nothing
+        can be saved together.
         """
         told = self._interruption.asked is not None and trainer.data_parallel_world_size == 1
         return told and "DataLoader worker" in str(error)
@@ -143,7 +143,7 @@ class Stop:
         updates = trainer.get_num_updates()
         if self._saved_at != updates:
             if loss is not None and epoch_itr.end_of_epoch():
-                # What fairseq would do next; the loss is not saved, or it might be the best one.
+                # What fairseq would do next. The save gets no loss, or it might count as the best.
                 trainer.lr_step(epoch_itr.epoch, loss)
             checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
         if cfg.no_save or cfg.no_last_checkpoints:

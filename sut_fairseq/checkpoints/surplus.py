@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 def delete_surplus(options: Any, suffix: str, spared: Path) -> None:
     """Delete what fairseq deletes after it has saved: all checkpoints but those to keep.
 
-    A training that is killed between the two has one too many, and fairseq looks for it only at
-    the next save of the same kind, which may never come: it deletes checkpoints of intervals only
-    when it saves within an epoch.
+    A training that is killed in between leaves one too many. fairseq deletes it only at the next
+    save of the same kind, which may never come: it deletes checkpoints of intervals only when it
+    saves within an epoch.
 
     Args:
         options: of checkpoints, with their folder.
         suffix: what fairseq puts before `.pt` in every name.
-        spared: the checkpoint that the training goes on from.
+        spared: the checkpoint that the training resumes from.
     """
     surplus = [*_intervals(options, suffix), *_epochs(options, suffix), *_best(options, suffix)]
     surplus = [path for path in surplus if path != spared]

@@ -1,4 +1,4 @@
-"""What fairseq does with checkpoints while it trains something of ours."""
+"""How fairseq handles checkpoints while it trains something of ours."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ logger = logging.getLogger(__name__)
 
 @functools.cache
 def protect_trainings() -> None:
-    """Let no training of ours in this process lose anything when it is killed.
+    """Protect our trainings in this process from losing anything when they are killed.
 
     Called where fairseq begins to use one of our models, tasks or criterions. From then on
-    whatever fairseq saves appears whole or not at all. The rest concerns trainings of ours alone:
-    they go on from `checkpoint_last.pt`, or where that is damaged from the newest whole one, with
-    the batches they would have had, and not at all if they are finished; checkpoints that a killed
-    one had no time to delete are deleted; a command ends in good order when a signal asks for it.
+    whatever fairseq saves appears whole or not at all. The rest applies only to our trainings. They
+    resume from `checkpoint_last.pt`, or from the newest whole checkpoint if that is damaged, with
+    the batches that they would have had; finished ones do not resume. Checkpoints that a killed
+    training had no time to delete are deleted. A command stops in good order if a signal asks.
     """
     checkpoint_utils.PathManager = _WholeFiles
     checkpoint_utils.torch_persistent_save = _save
@@ -53,7 +53,7 @@ def protect_trainings() -> None:
 
 
 def _average_numbers_alone(init: Callable[..., None]) -> Callable[..., None]:
-    """`EMA.__init__`, after which integers are copied: checksums of words have no average."""
+    """`EMA.__init__`, with integers copied, not averaged: checksums of words have no average."""
 
     @functools.wraps(init)
     def started(self: Any, model: torch.nn.Module, *arguments: Any, **more: Any) -> None:
@@ -65,7 +65,7 @@ def _average_numbers_alone(init: Callable[..., None]) -> Callable[..., None]:
 
 
 class _WholeFiles(PathManager):
-    """fairseq's access to files, but a copy appears whole."""
+    """fairseq's access to files, but a copy appears whole or not at all."""
 
     @staticmethod
     def copy(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
@@ -76,7 +76,7 @@ class _WholeFiles(PathManager):
 
 
 def _save(obj: Any, filename: str, async_write: bool = False) -> None:
-    """`torch_persistent_save`, with the data on the disk before the name is."""
+    """`torch_persistent_save`, but the data are on the disk before the name."""
     if async_write or PathManager.path_requires_pathmanager(filename):
         _fairseq_save(obj, filename, async_write=async_write)
     else:
@@ -84,17 +84,17 @@ def _save(obj: Any, filename: str, async_write: bool = False) -> None:
 
 
 def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, Any]:
-    """`load_checkpoint`, from a whole checkpoint and with the batches of a run without a break."""
+    """`load_checkpoint`, from a whole checkpoint and with the batches of an uninterrupted run."""
     if not _is_ours(trainer):
         return _fairseq_load(cfg, trainer, **passthrough)
-    # Hydra's options have passed by no architecture's.
+    # With Hydra, no architecture has checked the options.
     check_training(trainer.cfg.distributed_training, cfg)
     found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
     start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
     extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
     if found is not None and trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
         delete_surplus(cfg, trainer.checkpoint_suffix, spared=found)
-    # Another model's parameters, from which fairseq begins anew.
+    # Parameters of another model, with which fairseq starts a new training.
     fine_tuned = found is None and cfg.restore_file == LAST and cfg.finetune_from_model is not None
     gone_on = extra_state is not None and not fine_tuned and not cfg.reset_dataloader
     iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
@@ -107,7 +107,7 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
 
 
 def _is_ours(trainer: Any) -> bool:
-    """Whether model, task or criterion come from this package, or are derived from what does."""
+    """Whether model, task or criterion come from this package, or derive from its classes."""
     parts = (trainer.get_model(), trainer.task, trainer.get_criterion())
     package = __name__.partition(".")[0]
     classes = (kind for part in parts for kind in type(part).__mro__)
@@ -115,11 +115,11 @@ def _is_ours(trainer: Any) -> bool:
 
 
 def _choose(cfg: Any, suffix: str) -> Path | None:
-    """The checkpoint of the save folder to go on from; None: fairseq finds what there is.
+    """The checkpoint of the save folder to resume from; None: left to fairseq.
 
     Raises:
-        InputError: the one that was given by hand is not there, or damaged, or so is the one that
-            begins a training.
+        InputError: `--restore-file` names a checkpoint that is missing or damaged, or the one that
+            a training starts from is damaged.
     """
     folder = Path(cfg.save_dir)
     writing.clear_leftovers(folder)
@@ -165,18 +165,18 @@ def _as_the_first_says(trainer: Any, decide: Callable[[], Path | None]) -> Path 
 
 
 def _restoring(cfg: Any, path: Path, suffix: str) -> Any:
-    """The options of checkpoints, with one to restore; those that are saved stay as they were."""
+    """The options of checkpoints, with one to restore; the options that are saved do not change."""
     if path.name == f"checkpoint_last{suffix}.pt":
         return cfg
     changed = copy.deepcopy(cfg)
-    # fairseq puts the suffix in.
+    # fairseq inserts the suffix.
     changed.restore_file = str(path.with_name(path.name.removesuffix(f"{suffix}.pt") + ".pt"))
     changed.finetune_from_model = None
     return changed
 
 
 def _train_no_further_than_asked(trainer: Any) -> None:
-    """Let a finished training end: fairseq looks at --max-update only after an update."""
+    """Let a finished training end: fairseq checks --max-update only after an update."""
     options, updates = trainer.cfg.optimization, trainer.get_num_updates()
     if options.max_update and updates >= options.max_update:
         logger.info(

@@ -1,4 +1,4 @@
-"""Checkpoints that appear whole or not at all, and which of their tensors are one."""
+"""Checkpoints that appear whole or not at all, and which of their tensors share memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sut_data.files import leftovers, written_whole
 from sut_fairseq.errors import InputError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_ENDING = ".tmp"  # so that nobody takes it for a checkpoint
+_ENDING = ".tmp"  # so that nothing takes it for a checkpoint
 _TRIES, _PAUSE = 3, 2.5  # as often as fairseq tries; seconds between
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 def save(state: Mapping[str, Any], path: Path) -> None:
     """Save a checkpoint; a file of that name is replaced only by a whole one that is on the disk.
 
-    So is a link; a pipe or a device is written to.
+    A link is replaced too; a pipe or a device is written to.
 
     Raises:
         InputError: it could not be written, in a sentence that says why.
@@ -41,10 +41,10 @@ def save(state: Mapping[str, Any], path: Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a checkpoint, likewise.
+    """Copy a checkpoint, as safely as `save` writes one.
 
-    A hard link would be quicker, but whatever is then done to one file, a broken `cp` onto it for
-    one, is done to the other.
+    A hard link would be quicker, but whatever happens to one file, such as a broken `cp` onto it,
+    would then happen to the other.
 
     Raises:
         InputError: as in `save`.
@@ -55,7 +55,7 @@ def copy(source: Path, target: Path) -> None:
 def clear_leftovers(folder: Path) -> None:
     """Delete what killed processes left half-written in a folder of checkpoints.
 
-    That is what `save` and `copy` began, and the `*.pt.tmp` of fairseq's own writing.
+    These are the files that `save` and `copy` began, and the `*.pt.tmp` that fairseq writes.
     """
     found = [*leftovers(folder, f"*.pt{_ENDING}"), *folder.glob("[!.]*.pt.tmp")]
     for path in found:
@@ -66,7 +66,7 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """For every key the first key whose tensor is the same memory; mostly the key itself."""
+    """For each key, the first key whose tensor has the same memory; mostly the key itself."""
     first: dict[tuple[Any, ...], str] = {}
     leaders: dict[str, str] = {}
     for key, tensor in tensors.items():
@@ -79,15 +79,15 @@ def shared_memory(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written, again if that fails for a reason that may pass."""
+    """Write a file, with retries if the reason of a failure may be temporary."""
     for attempt in range(1, _TRIES + 1):
         try:
-            # A link is replaced: `checkpoint_best.pt` may be one, and lead to another checkpoint.
+            # A link is replaced: `checkpoint_best.pt` may be one that points to another checkpoint.
             with written_whole(path, _ENDING, follow_links=False) as partial:
                 write(partial)
             return
         except (OSError, RuntimeError) as error:
-            # torch reports a full disk as a wrong position; the reason stands behind that.
+            # torch reports a full disk as a wrong position; the exception before it has the reason.
             reason = _of_the_system(error)
             if reason is None:
                 raise

@@ -20,13 +20,13 @@ from sut_fairseq.modules.trained_words import split_words
 
 
 class ParameterAverage:
-    """Mean of the tensors of several checkpoints, of which one at a time is in memory.
+    """Mean of the tensors of several checkpoints, with one checkpoint in memory at a time.
 
     Floating-point tensors are summed in float32 (float64 in float64) and the mean is cast back to
     their own type. Other tensors, counters for instance, have no meaningful mean: the one added
     last is kept, and `differing` names those that were not equal. Tensors that share memory are
-    averaged once and share memory in the result. Words that a checkpoint keeps must be those of the
-    others that keep any.
+    averaged once and share memory in the result. All checkpoints that store their words must store
+    the same ones.
     """
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class ParameterAverage:
         """Add one checkpoint's tensors; `path` is for error messages.
 
         Raises:
-            ValueError: the tensors differ from those before in name, shape, type or in what shares
-                memory, or one of them has NaN, or the words are others.
+            ValueError: the tensors differ from the earlier ones in name, shape, type or shared
+                memory, one of them has NaN, or the words differ.
         """
         tensors, words = split_words(tensors)
         for key, ours in words.items():
@@ -70,7 +70,7 @@ class ParameterAverage:
         self.count += 1
 
     def result(self) -> OrderedDict[str, Tensor]:
-        """The mean of everything added, under the keys and in the order of the first one."""
+        """The mean of everything added, with the keys of the first checkpoint in their order."""
         means = dict(self._kept)
         for key, total in self._sums.items():
             means[key] = (total / self.count).to(self._kinds[key][1])
@@ -98,9 +98,9 @@ class ParameterAverage:
 def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any], list[str]]:
     """Average checkpoints into one that fairseq loads.
 
-    Settings, number of updates, and the state of criterion and task come from the longest trained
-    one. The optimizer state is left out, for it does not belong to the new parameters, and so is
-    the validation value, which nobody has measured.
+    Settings, number of updates, and the state of criterion and task come from the checkpoint that
+    was trained longest. The optimizer state is left out because it does not belong to the new
+    parameters, and the validation value because it has not been measured for them.
 
     Args:
         infos: the checkpoints, all different.
@@ -109,7 +109,7 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
         the new checkpoint, and the keys of integer tensors that differed.
 
     Raises:
-        ValueError: they are not of one model.
+        ValueError: they are not of the same model.
     """
     ordered = sorted(infos, key=lambda info: info.updates)
     _check_same_arch(ordered)
@@ -129,7 +129,7 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
     }
     iterator = (state.get("extra_state") or {}).get("train_iterator")
     if iterator is not None:
-        # fairseq-train needs it to go on from this checkpoint with a fresh optimizer.
+        # fairseq-train needs it to continue from this checkpoint with a fresh optimizer.
         new["extra_state"]["train_iterator"] = iterator
     return new, sorted(average.differing)
 

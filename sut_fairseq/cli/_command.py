@@ -1,4 +1,4 @@
-"""What the console commands share: clear errors and JSON output, and how they load checkpoints."""
+"""Shared code of the console commands: clear errors, JSON output and loading of checkpoints."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def run_command(
 ) -> int:
     """Run the body of a console command and report bad input in one sentence.
 
-    Informational lines of fairseq and matplotlib are left out meanwhile (importing fairseq alone
-    sets the level to debugging); warnings and errors still appear.
+    Meanwhile, fairseq and matplotlib log warnings and errors only (importing fairseq alone sets
+    the level to debugging).
 
     Args, Returns:
         as `sut_data.command_line.run_command`; the exit code is 2 when the input was bad.
@@ -45,7 +45,7 @@ def run_command(
 
 
 class _ImportUserDir(argparse.Action):
-    """Keeps a folder, and imports it as `--user-dir` of fairseq does when the line is read."""
+    """Stores a folder, and imports it during parsing as fairseq's `--user-dir` does."""
 
     def __call__(
         self,
@@ -84,7 +84,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def for_json(value: Any) -> Any:
-    """The same with None for infinite numbers and NaN, which JSON cannot say."""
+    """The same with None for infinite numbers and NaN, which JSON cannot represent."""
     if isinstance(value, Mapping):
         return {key: for_json(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -135,7 +135,7 @@ def _bins(text: str) -> int:
 
 
 def num_rows(arguments: argparse.Namespace) -> int:
-    """At most how many rows the user wants; 0: one for each value."""
+    """Maximum number of rows that the user wants; 0: one for each value."""
     if arguments.bins is not None:
         return int(arguments.bins)
     by_value = arguments.by not in evaluation.LENGTHS or arguments.published

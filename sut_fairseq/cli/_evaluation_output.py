@@ -1,4 +1,4 @@
-"""What `sut-evaluate` shows: a table for people, rows for programs, a picture."""
+"""Output of `sut-evaluate`: a table to read, rows for programs, and a picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def check_files(table: Path | None, picture: Path | None) -> None:
-    """Refuse, before hours of work, files that could not be written after it.
+    """Before hours of work, refuse files that could not be written at the end.
 
     Raises:
         InputError: as `check_writable` does, or for a picture of an unknown format.
@@ -37,7 +37,7 @@ def check_files(table: Path | None, picture: Path | None) -> None:
 
 @missing_glyphs_named("sut-evaluate")
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the rows (`evaluation_plots.draw`), and tell which mode is not in the picture."""
+    """Draw the rows (`evaluation_plots.draw`), and report modes that are not in the picture."""
     from sut_fairseq.analysis import evaluation_plots
 
     with written_whole(path) as partial:
@@ -52,7 +52,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
 
 
 def print_table(result: dict[str, Any]) -> None:
-    """Print the rows for people, then the confusion table."""
+    """Print the rows as a table, then the confusion table."""
     rows = result["rows"]
     header = {
         "mode": "mode",

@@ -27,7 +27,7 @@ from sut_fairseq.experiments.published import published
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Evaluation, Experiment
 
-# Options of one kind of evaluation, which the other kind refuses.
+# Options of one kind of evaluation that the other kind refuses.
 _OF_GROUPS = ("by", "steps", "search", "max_sentences")
 _OF_TRANSLATION = ("best", "log", "beam", "lenpen", "max_tokens", "cpu", "out")
 
@@ -104,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
-    """Evaluate what the command line names."""
+    """Evaluate the runs or the checkpoints that the command line names."""
     if arguments.checkpoints is not None:
         if arguments.runs:
             raise InputError("give runs or --checkpoints, not both.")
@@ -183,7 +183,7 @@ def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -
     try:
         evaluate_command.run(line)
     except InputError as error:
-        # It names options of `sut-evaluate`.
+        # The message names options of `sut-evaluate`.
         threshold = "--sweep" if asked.alpha_threshold is None else "--alpha-threshold"
         sentence = str(error).replace("--gen-subset", "--subset")
         raise InputError(sentence.replace("--thresholds", threshold)) from error
@@ -194,7 +194,7 @@ def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -
 def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> None:
     """Mean absolute errors of a model of the contextual retrieval task."""
     checkpoint, begun = evaluating.checkpoint_of(run, record, experiment), records.stamp()
-    load_checkpoint(checkpoint)  # refuses what is no checkpoint with one clear sentence
+    load_checkpoint(checkpoint)  # refuses any other file with a clear message
     model, task = trained.load(str(checkpoint), {})
     retrieval.check_task(model, task)
     sets = sum(len(found) > 0 for found in task.combinations.values()) * task.cfg.evaluation_sets
@@ -240,7 +240,7 @@ def _translate(
         user_dir=getattr(arguments, "user_dir", USER_DIR),
     )
     out: Path | None = arguments.out
-    if out is None and other_data:  # beside the results on the data of the training
+    if out is None and other_data:  # beside the results on the run's own data
         out = checkpoints / f"evaluation-{options.name()}-{data.name}"
     start = time.monotonic()
 

@@ -13,7 +13,7 @@ from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Evaluations, Group
 from sut_fairseq.experiments.summaries import Table
 
-# The plots are imported where they are drawn: matplotlib is an extra.
+# Plotting modules are imported where they are used: matplotlib is an extra.
 if TYPE_CHECKING:
     from sut_fairseq.analysis import trade_off_plots
 
@@ -57,7 +57,7 @@ def draw_matrix(table: grid_results.Table, path: Path) -> None:
 
 @missing_glyphs_named("sut-experiment")
 def draw_curves(groups: Sequence[Group], path: Path) -> bool:
-    """Draw the number that selects checkpoints on all held-out sets by update.
+    """Plot the metric that selects checkpoints against updates, on all held-out sets.
 
     Args:
         groups: runs of one experiment.
@@ -85,14 +85,14 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     score = "" if measure.endswith("loss") else ", in per cent"
     with written_whole(path) as partial:
         words = measure.replace("_", " ") + score
-        # In the experiment's order, as in the summaries: a model has one colour on a page.
+        # In the experiment's order, as in the summaries, so that a model has one colour per page.
         curve_plots.draw(curves, list(experiment.models), words, partial)
     return True
 
 
 @missing_glyphs_named("sut-experiment")
 def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
-    """Draw what threshold sweeps found: score and seconds against skipped steps, mean over seeds.
+    """Plot threshold sweeps: score and seconds against skipped steps, mean over seeds.
 
     Args:
         groups: runs of one experiment.
@@ -119,14 +119,14 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
 
 
 def _names(sweep: Evaluations, lengths: Collection[str]) -> tuple[str, ...]:
-    """What tells a sweep from the others; of trainings of several lengths also that."""
+    """What distinguishes a sweep: also the length, if trainings of several lengths are drawn."""
     record = sweep.group.first
     length = f"({record.planned})" if len(lengths) > 1 else ""
     return record.data.split, record.model, length, f"on {sweep.asked.subset}"
 
 
 def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:
-    """The points of a sweep by its mode, which is empty where there was only one."""
+    """The points of a sweep by mode; the mode is empty if there was only one."""
     from sut_fairseq.analysis import trade_off_plots
 
     scores, skipped, seconds = (

@@ -30,7 +30,7 @@ _COUNTED = 64  # training examples whose costs are counted
 
 
 def matrix(arguments: argparse.Namespace) -> None:
-    """Run what is missing of the matrix, and draw it."""
+    """Run the missing cells of the matrix, and draw it."""
     grid = read_grid().only(arguments.rows, arguments.columns)
     size = arguments.size
     cells = runs(
@@ -48,7 +48,7 @@ def matrix(arguments: argparse.Namespace) -> None:
     if not arguments.draw:
         try:
             _run(cells, arguments)
-        except FailedTrainingsError as error:  # the other cells are drawn all the same
+        except FailedTrainingsError as error:  # the other cells are drawn anyway
             failure = error
     _draw(grid, size, arguments.out)
     if failure is not None:
@@ -56,7 +56,7 @@ def matrix(arguments: argparse.Namespace) -> None:
 
 
 def _list(grid: Grid, cells: list[Run], arguments: argparse.Namespace) -> None:
-    """Print each cell, what has become of it, and its commands."""
+    """Print each cell with its state and its commands."""
     for run in cells:
         print(f"# {_name(run)}: {_state(run)}\n{listed(run, arguments)}")
     for name, column in grid.columns.items():
@@ -96,7 +96,7 @@ def _is_measured(run: Run, asked: Asked) -> bool:
 
 
 def _run(cells: list[Run], arguments: argparse.Namespace) -> None:
-    """Train, evaluate and count what is missing, cell by cell."""
+    """Train, evaluate and count the costs of what is missing, cell by cell."""
     say, one_at_a_time, done = clock(), threading.Lock(), 0
 
     def finish(run: Run) -> None:
@@ -108,7 +108,7 @@ def _run(cells: list[Run], arguments: argparse.Namespace) -> None:
                     _measure(run)
                 except InputError:
                     raise
-                except Exception as error:  # the other cells are run all the same
+                except Exception as error:  # the other cells are run anyway
                     logger.exception("%s could not be evaluated", _name(run))
                     what = f"{type(error).__name__}: {error}"
                     raise InputError(f"{_name(run)} could not be evaluated: {what}") from error
@@ -119,7 +119,7 @@ def _run(cells: list[Run], arguments: argparse.Namespace) -> None:
 
 
 def _measure(run: Run) -> None:
-    """Evaluate a trained model and count what it costs."""
+    """Evaluate a trained model and count its costs."""
     record = records.read_record(run.folder)
     with contextlib.redirect_stdout(io.StringIO()):
         _experiment_evaluation.by_groups(run.folder, record, run.experiment, _usual(run))
@@ -127,7 +127,7 @@ def _measure(run: Run) -> None:
 
 
 def _costs(run: Run, record: Record) -> Costs:
-    """What the trained model costs on examples from everywhere in the training set."""
+    """Costs of the trained model on examples spread over the training set."""
     checkpoint = evaluating.checkpoint_of(run.folder, record, run.experiment)
     model, task = trained.load(str(checkpoint), {"data": record.data.folder})
     pairs = trained.sentence_pairs(task, "train", _COUNTED, spread=True)
@@ -143,8 +143,8 @@ def _costs(run: Run, record: Record) -> Costs:
 def _draw(grid: Grid, size: str, out: Path) -> None:
     """Write the table as Markdown, CSV and picture into the folder of the runs.
 
-    Besides the rows and columns asked for it has those of which there are runs: it replaces the
-    table of earlier calls.
+    It has the rows and columns asked for and all others with runs, because it replaces the table
+    of earlier calls.
     """
     if not records.holds_runs(out):
         raise InputError(

@@ -56,7 +56,7 @@ _EXAMPLES = {
 
 
 def build(program: str) -> Parser:
-    """The parser; which command was given stands in `command`."""
+    """Build the parser, which stores the chosen command in `command`."""
     examples = {name: [f"{program} {line}" for line in lines] for name, lines in _EXAMPLES.items()}
     parser = Parser(program, _DESCRIPTION, examples=examples[""])
     group = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -200,7 +200,7 @@ def _machine(machine: argparse._ArgumentGroup) -> None:
 
 
 def _gpus(text: str) -> int:
-    """Argument type of argparse: how many GPUs; 0: none."""
+    """Argparse type for a number of GPUs; 0: none."""
     return 0 if text == "0" else whole_number(text)
 
 

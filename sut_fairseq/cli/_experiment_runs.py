@@ -1,4 +1,4 @@
-"""The same for each of several runs, whatever becomes of the others."""
+"""Do the same with each of several runs, even if some of them are refused."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sut_fairseq.errors import InputError
 
 
 def each_of(runs: Sequence[Path], do: Callable[[Path], None], done: str) -> None:
-    """Do something with each run; one that is refused does not keep the others from it.
+    """Call `do` for each run; the others are still processed if one is refused.
 
     Args:
         runs: their folders.
-        do: what; it raises `InputError` for a run with which that cannot be done.
-        done: what the runs are afterwards, in a word.
+        do: processes a run; raises `InputError` to refuse it.
+        done: word for the error message, such as `evaluated`.
 
     Raises:
-        InputError: once all are tried, if any was refused.
+        InputError: once all have been tried, if any was refused.
     """
     if len(runs) == 1:
         do(runs[0])

@@ -10,11 +10,11 @@ from sut_fairseq.experiments.schema import SUMMARISED, Experiment
 from sut_fairseq.experiments.settings import Choice, compose, stages
 
 _WIDTH = 100
-_NAME_WIDTH = 20  # of the names that stand before sentences, more where a section has longer ones
+_NAME_WIDTH = 20  # of the names before sentences, wider where a section has longer ones
 
 
 def listing(experiments: Sequence[Experiment]) -> list[list[str]]:
-    """A line for each experiment, which fits into a terminal: `show` has the names."""
+    """A line for each experiment, with counts to fit a terminal; `show` has the names."""
     rows = [["experiment", "splits", "models", "sizes", "paper"]]
     for one in experiments:
         counts = [str(len(one.splits)), str(len(one.models))]
@@ -24,7 +24,7 @@ def listing(experiments: Sequence[Experiment]) -> list[list[str]]:
 
 
 def describe(experiment: Experiment) -> str:
-    """What an experiment is, for people."""
+    """A description of an experiment, as text."""
     evaluation = experiment.evaluation
     how = "translation" if evaluation.kind == "translation" else f"by {evaluation.by or 'nothing'}"
     facts = {
@@ -87,7 +87,7 @@ def _entry(name: str, text: str, width: int = _NAME_WIDTH) -> str:
 
 
 def settings_table(experiment: Experiment, choice: Choice) -> list[list[str]]:
-    """A line for each option of each training of a run: value, and where that comes from."""
+    """A line for each option of each training of a run: its value, and where it is set."""
     rows = [["stage", "option", "value", "from"]]
     for stage in stages(experiment, choice):
         name = "" if stage is None else stage.name

@@ -1,4 +1,4 @@
-"""Trainings of `sut-experiment`: run with the command line's machine, stopped by signals."""
+"""Trainings of `sut-experiment`: run on the machine given by the options, stopped by signals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sut_fairseq.experiments.running import PROGRAM_NAME, Finish, Say, Trainer
 from sut_fairseq.experiments.runs import Change, Run
 from sut_fairseq.experiments.training_process import ToldToStop
 
-_TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # Slurm's ways to say that a job must end
+_TO_STOP = (signal.SIGTERM, signal.SIGUSR1)  # how Slurm tells a job to end
 
 
 def clock() -> Say:
-    """What prints sentences with the seconds since it was made, even while output is redirected.
+    """Return a printer of sentences with elapsed seconds, even while output is redirected.
 
-    When nobody reads them any more, what they tell of goes on.
+    A closed pipe ends the printing, but not the work.
     """
     start, output = time.monotonic(), sys.stdout
 
@@ -41,9 +41,9 @@ def clock() -> Say:
 
 
 def listed(run: Run, arguments: argparse.Namespace) -> str:
-    """The commands of a run as one would type them, those of finished trainings as comments.
+    """The commands of a run as one would type them; finished trainings are commented out.
 
-    `arguments` are as of `train`.
+    `arguments` are those of `train`.
     """
     gpus = 1 if arguments.gpus is None else arguments.gpus
     trainer = _trainer(arguments, gpus, lambda _: None, Change.NOTHING)
@@ -71,20 +71,20 @@ def _trainer(arguments: argparse.Namespace, gpus: int, say: Say, change: Change)
 
 
 def check(runs: Sequence[Run], arguments: argparse.Namespace, *, change: Change) -> None:
-    """Refuse runs as `train` would, whatever machine this is; nothing is run.
+    """Refuse the runs that `train` would refuse, on any machine; nothing is run.
 
     Raises:
-        InputError: if a folder holds a run of other settings.
+        InputError: if a folder holds a run with other settings.
     """
     _trainer(arguments, arguments.gpus or 0, lambda _: None, change).check(runs)
 
 
 @contextmanager
 def stoppable(again: str = "goes on with the same command") -> Iterator[None]:
-    """Let a job's end raise `ToldToStop` in the block, which tells what it runs to stop as well.
+    """Raise `ToldToStop` in the block when the job must end, so that its trainings stop, too.
 
     Args:
-        again: what is said of starting it again.
+        again: says how to start again, for the message.
     """
     for number in _TO_STOP:
         signal.signal(number, _stop)
@@ -103,17 +103,17 @@ def train(
     *,
     change: Change = Change.NOTHING,
 ) -> None:
-    """Run what has not been finished.
+    """Run the trainings that are not finished.
 
     Args:
-        runs: in their order.
+        runs: in the order to train them.
         arguments: with `gpus`, `jobs` and `launcher`.
-        say: takes a sentence on what happens.
-        finish: as of `Trainer.train`.
-        change: as of `Trainer`.
+        say: called with a sentence about what happens.
+        finish: see `Trainer.train`.
+        change: see `Trainer`.
 
     Raises:
-        InputError: for more GPUs than there are, and as `Trainer.train`.
+        InputError: for more GPUs than there are, and as in `Trainer.train`.
     """
     there = torch.cuda.device_count()
     gpus = there if arguments.gpus is None else arguments.gpus
@@ -122,12 +122,12 @@ def train(
             f"--gpus {gpus}: this machine has {there} that PyTorch can use: give at most that "
             "many, or a --launcher that starts the training on other machines, too."
         )
-    with stoppable():  # trainings have the time to save, and it is recorded
+    with stoppable():  # trainings have time to save, and the stop is recorded
         _trainer(arguments, gpus, say, change).train(runs, finish)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """End once the trainings have; being told again must not cut that short."""
+    """End once the trainings have ended; a second signal must not cut that short."""
     for each in _TO_STOP:
         signal.signal(each, signal.SIG_IGN)
     raise ToldToStop(number)

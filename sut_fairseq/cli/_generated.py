@@ -1,4 +1,4 @@
-"""What fairseq-generate printed: references and hypotheses, checked to be complete."""
+"""Reads the output of fairseq-generate: references and hypotheses, checked for completeness."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LINE = re.compile(r"([THD])-(\d+)(?:\t(.*))?")
 
 
 def read_generated(path: str | Path, expected: int) -> list[tuple[str, str]]:
-    """Reference and best hypothesis of every sentence of a data set, in its order.
+    """Reference and best hypothesis of every sentence of a data set, in the data set's order.
 
     Args:
         path: file with the standard output of fairseq-generate.
@@ -32,7 +32,7 @@ def read_generated(path: str | Path, expected: int) -> list[tuple[str, str]]:
 
 
 def complete_pairs(lines: Iterable[str], expected: int) -> list[tuple[str, str]]:
-    """`read_generated` on lines; those other than T-, H- and D- are skipped."""
+    """Like `read_generated`, but from lines; lines other than T-, H- and D- are skipped."""
     pairs = read_pairs(lines)
     _check_complete(pairs, expected)
     return [pairs[number] for number in range(expected)]
@@ -42,14 +42,14 @@ def read_pairs(lines: Iterable[str]) -> dict[int, tuple[str, str]]:
     """Reference and best hypothesis of every sentence in fairseq-generate's output.
 
     The detokenised hypothesis (D-) is the one comparable with the reference line, which fairseq
-    detokenises too; H- stands in where there is none. Of several hypotheses (`--nbest`) the first
-    counts, which is the best one.
+    detokenises, too; without D- lines, H- is used. Of several hypotheses (`--nbest`) only the
+    first one counts, which is the best.
 
     Returns:
         sentence number -> (reference, hypothesis).
 
     Raises:
-        ValueError: no sentences, a reference twice, or one without the other.
+        ValueError: no sentences, two references, or a reference or hypothesis without the other.
     """
     texts: dict[str, dict[int, str]] = {"T": {}, "H": {}, "D": {}}
     for line in lines:
@@ -78,7 +78,7 @@ def find_languages(
     """Source and target language of a binarised folder, from its file names where not given.
 
     Raises:
-        ValueError: the folder is not there.
+        ValueError: the folder does not exist.
     """
     from fairseq.data import data_utils
 
@@ -102,7 +102,7 @@ def count_sentences(
         source_lang, target_lang: languages; taken from the file names when not given.
 
     Raises:
-        ValueError: the folder or the subset is not there, or its index is damaged.
+        ValueError: the folder or the subset does not exist, or its index is damaged.
     """
     from fairseq.data import indexed_dataset
 
@@ -116,7 +116,7 @@ def count_sentences(
             kind = indexed_dataset.infer_dataset_impl(prefix)
             return len(indexed_dataset.make_dataset(prefix, impl=kind))
         except Exception as error:
-            # fairseq's readers answer a damaged index with AssertionError, struct.error, ...
+            # On a damaged index fairseq's readers raise AssertionError, struct.error, ...
             raise InputError(
                 f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
             ) from error

@@ -14,7 +14,7 @@ def missing_glyphs_named(command: str) -> Iterator[None]:
     """Name the characters that the font lacks once, instead of matplotlib's many warnings.
 
     Args:
-        command: that draws.
+        command: name of the command that draws.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("default", "Glyph ")

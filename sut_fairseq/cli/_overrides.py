@@ -12,10 +12,10 @@ from sut_fairseq.errors import InputError
 
 
 def parse_overrides(text: str) -> dict[str, Any]:
-    """Read a dictionary as fairseq-generate takes it, for argparse.
+    """Argparse type for a dictionary in the form that fairseq-generate takes.
 
     Raises:
-        argparse.ArgumentTypeError: if it is none.
+        argparse.ArgumentTypeError: if the text is not a dictionary.
     """
     try:
         overrides = ast.literal_eval(text)
@@ -29,16 +29,16 @@ def parse_overrides(text: str) -> dict[str, Any]:
 
 
 def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None:
-    """Refuse a key that a checkpoint's settings do not have, which fairseq would ignore.
+    """Refuse keys that a checkpoint's settings do not have: fairseq would ignore them.
 
     Args:
         overrides: values by option.
-        state: fairseq's dictionary of a checkpoint.
+        state: fairseq's checkpoint dictionary.
 
     Raises:
         InputError: naming similar options.
     """
-    # Those of older checkpoints are `args`, all in one.
+    # Older checkpoints have all their settings in one namespace, `args`.
     settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
     known = settings if isinstance(settings, dict) else vars(settings)
     for key in overrides:

@@ -1,8 +1,8 @@
-"""A page in one file: the document, the styles and the scripts put into its frame.
+"""A page in one file: document, styles and scripts inserted into its template.
 
-Whatever the user or the model wrote is in the document only, as JSON without a `<`, and the scripts
-make text of it, never markup. The page's own policy lets the browser run these scripts and no
-others, load nothing and, unless it is served, talk to nobody.
+Text of the user or the model occurs only in the document, as JSON without a `<`. The scripts insert
+it as text, never as markup. The page's own policy lets the browser run only these scripts, load
+nothing and, unless the page is served, contact no server.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-# Each uses what stands before it.
+# Each script uses those before it.
 SCRIPTS = (
     *("dom", "state", "threshold", "tokens", "maps", "attention", "experts", "charts", "curves"),
     *("live", "main"),
 )
 STYLES = ("base", "choices", "panel", "drawings", "tables")
 
-# In JSON these occur in texts only, where they may be written as numbers.
+# In JSON these characters occur only in strings, where they may be escaped by number.
 _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 
@@ -41,7 +41,7 @@ def render(document: Mapping[str, Any]) -> str:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """JSON in ASCII that cannot end the element of HTML that it stands in."""
+    """JSON in ASCII that cannot close the HTML element that contains it."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).translate(_ESCAPES)
 
 
@@ -49,8 +49,8 @@ def policy(script: str, style: str, *, live: bool) -> str:
     """What the browser may do (Content-Security-Policy).
 
     Args:
-        script, style: the contents of the elements, as they stand in the page.
-        live: whether the page may ask the server that it comes from.
+        script, style: the contents of the elements, exactly as in the page.
+        live: whether the page may send requests to the server that it comes from.
     """
     rules = {
         "default-src": "'none'",

@@ -1,4 +1,4 @@
-"""`sut-benchmark plan`: what a training would cost, printed for people or programs."""
+"""`sut-benchmark plan`: what a training would cost, as text or JSON."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from sut_fairseq.errors import InputError, check, check_choice
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _GPUS_OF_A_MACHINE = 8
 _MOST_AT_ONCE = 10**9  # tokens; the sizes of tensors must not overflow
-_MOST = 1e30  # of anything; far greater numbers become infinite where they are multiplied
+_MOST = 1e30  # of anything; products of far greater numbers would become infinite
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of the subject; those of the architecture are understood too."""
+    """Add the flags of the subject; flags of the architecture are accepted, too."""
     run = parser.add_argument_group("what to train")
     run.add_argument(
         "--tokens", type=float, required=True, metavar="N", help="target tokens in all, e.g. 4.5e9"
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
     """Print the plan.
 
     Args:
-        arguments: what `add_arguments` has read.
+        arguments: values of the flags that `add_arguments` adds.
         flags: flags of the architecture.
 
     Raises:
@@ -128,18 +128,18 @@ def _speed(name: str) -> Speed:
             f"printed, but is {name} instead."
         )
     document: Any = None
-    with contextlib.suppress(ValueError):  # no JSON; refused below
+    with contextlib.suppress(ValueError):  # not JSON: refused below
         document = json.loads(Path(name).read_text(encoding="utf-8"))
     steps = 0
     match document:
         case {"settings": {"arch": str(arch), **others}}:
             model, _ = own_model(arch, 1000, str(others.get("flags", "")).split())
             steps = sum(stack.num_steps for stack in stacks(model).values())
-    return from_report(document, steps, name)  # refuses every other document
+    return from_report(document, steps, name)  # refuses any other document
 
 
 def print_plan(found: dict[str, Any]) -> None:
-    """Print a plan for people."""
+    """Print a plan as text."""
     on, speed, model = found["machines"], found["speed"], found["model"]
     print(
         f"{counted(on['gpus'], 'GPU')} in {counted(on['machines'], 'machine')}; assumed: "
@@ -188,7 +188,7 @@ def print_plan(found: dict[str, Any]) -> None:
 
 
 def _size(num_bytes: float) -> str:
-    """Bytes in the unit that suits them."""
+    """A number of bytes in a suitable unit."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6)):
         if num_bytes >= factor:
             return f"{num_bytes / factor:,.2f} {unit}"

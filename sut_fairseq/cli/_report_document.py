@@ -1,4 +1,4 @@
-"""Makes the document that a page shows: everything on it is computed here, with progress bars."""
+"""Builds the document that a page shows: all its contents are computed here, with progress bars."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def make_document(
     numbers: Sequence[int],
     live: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """All that the page shows.
+    """Return everything that the page shows.
 
     Args:
         arguments: of the command.
         reader: the model.
         checkpoint: its file.
-        sentences: by what they are called on the page.
+        sentences: by their names on the page.
         thresholds: of the slider.
-        numbers: sentences of the split for what is averaged over it; empty: no split.
-        live: what a page that asks the server has to know; None: it asks nobody.
+        numbers: sentences of the split to average over; empty: no split.
+        live: what a page that sends requests to the server has to know; None: a page that does not.
     """
     info = describe(checkpoint, load_checkpoint(checkpoint, lazy=True))
     data = str(reader.task.cfg.data)
@@ -79,7 +79,7 @@ def make_document(
 
 
 def _names(sentences: Mapping[str, Sentence]) -> list[str]:
-    """What to call sentences beside their text; nothing for those that were typed."""
+    """Names of the sentences besides their text; empty for those that were typed."""
     return ["" if name == sentence.text else name for name, sentence in sentences.items()]
 
 
@@ -89,7 +89,7 @@ def _split(
     thresholds: Sequence[float | None],
     numbers: Sequence[int],
 ) -> dict[str, Any]:
-    """What is averaged over a split; None where there is nothing to average."""
+    """The averages over a split; None where there is nothing to average."""
     result: dict[str, Any] = {"split": None, "depth": None, "experts": None}
     if not numbers:
         return result
@@ -114,7 +114,7 @@ def _split(
 
 
 def _training(log: Path | None, checkpoint: Path) -> dict[str, Any] | None:
-    """The curves in a log, or in that of the training where it lies where ours do; None: none."""
+    """The curves in `log` or, without it, in our usual log of the training; None without curves."""
     if log is not None:
         with open(log, encoding="utf-8", errors="replace") as lines:
             points = curves.read_log(lines, all_of_training=True)
@@ -128,7 +128,7 @@ def _training(log: Path | None, checkpoint: Path) -> dict[str, Any] | None:
 
 
 def _notes(arguments: argparse.Namespace, document: Mapping[str, Any]) -> list[str]:
-    """What the foot of the page says about how its numbers came about."""
+    """Notes at the foot of the page on how its numbers were obtained."""
     search = "greedy search" if arguments.beam == 1 else f"a beam of {arguments.beam}"
     if document["model"]["labels"]:
         notes = []

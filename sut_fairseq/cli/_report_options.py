@@ -1,4 +1,4 @@
-"""The options of `sut-report`, and which of them go together."""
+"""The options of `sut-report`, and which of them can be combined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PORT = 8517
 SPLIT = "test"  # unless the user names another one
 _HEADS = ("head", "maximum")
 _SEARCH = ("beam", "max_len")
-# Filled in once it is known which options were given.
+# Filled in after the checks, which have to see which options were given.
 _DEFAULTS = {
     "beam": 1,
     "max_len": 200,
@@ -201,14 +201,14 @@ def _port(text: str) -> int:
 
 
 def fill_in_defaults(arguments: argparse.Namespace) -> None:
-    """Give options that were left out their values, after the checks of what was given."""
+    """Set options that were left out to their defaults, after those given have been checked."""
     for name, value in _DEFAULTS.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together, before anything is loaded.
+    """Refuse incompatible options before anything is loaded.
 
     Raises:
         InputError: saying which, and what to do.
@@ -240,7 +240,7 @@ def check_options(arguments: argparse.Namespace) -> None:
     if arguments.serve is not None:
         refuse(arguments, ("out", "target"), "a served page is not written")
     named = len(arguments.sentence or arguments.number or ())
-    # A page without a name shows several.
+    # A page shows several sentences if none is named.
     if arguments.target is not None and (named > 1 or (page and named == 0)):
         raise InputError("--target is for one sentence: give one --sentence or --number with it.")
     if arguments.target is not None:

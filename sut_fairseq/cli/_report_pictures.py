@@ -22,19 +22,19 @@ from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments.csv_files import write_csv
 
-# The drawing is imported where it begins: matplotlib is an extra.
+# Plotting modules are imported where they are used: matplotlib is an extra.
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LONGEST_NAME = 40
-_SPOKEN_WORDS = 5  # of each expert
+_SPOKEN_WORDS = 5  # printed for each expert
 _COLUMNS = ("loop", "layer", "expert", *Word._fields)  # of the table of experts
 
 
 def draw_sentences(
     arguments: argparse.Namespace, reader: Reader, sentences: Mapping[str, Sentence]
 ) -> int:
-    """Write pictures of all steps for each sentence, by its name; how many files that were."""
+    """Write pictures of all steps for each sentence, by name; returns the number of files."""
     from sut_fairseq.analysis import trace_plots
 
     for name, shape in reader.shapes.items():
@@ -55,7 +55,7 @@ def draw_sentences(
 
 
 def _tell(line: str) -> None:
-    """Print a line between two states of a bar; the work goes on if nobody reads it any more."""
+    """Print a line without breaking the progress bar; a closed pipe does not stop the work."""
     try:
         tqdm.write(line)
         sys.stdout.flush()
@@ -63,12 +63,12 @@ def _tell(line: str) -> None:
         forget_output()
 
 
-# Tells whose pictures a folder holds: the sentence, and below it the answer.
+# Says which sentence the pictures of a folder show: the sentence, and below it the answer.
 _MARK = "sentence.txt"
 
 
 def _folder(out: Path, name: str, text: str) -> Path:
-    """A folder for the pictures of a sentence: a new one, or the one that it has already."""
+    """The folder for the pictures of a sentence: the one that it already has, or a new one."""
     slug = "_".join(re.findall(r"\w+", name))[:_LONGEST_NAME].strip("_") or "sentence"
     for number in count(1):
         folder = out / (slug if number == 1 else f"{slug}_{number}")
@@ -85,7 +85,7 @@ def draw_steps(
     reader: Reader,
     splits: Mapping[str, Sequence[int]],
 ) -> int:
-    """Write the average number of steps by group as a table and a picture; how many files."""
+    """Write the average steps by group as a table and a picture; returns the number of files."""
     from sut_fairseq.analysis import trace_plots
 
     task: tasks.FairseqTask = reader.task
@@ -112,7 +112,7 @@ def draw_steps(
 def draw_experts(
     arguments: argparse.Namespace, reader: Reader, split: str, numbers: Sequence[int]
 ) -> int:
-    """Write which words use which expert as a table and pictures; how many files.
+    """Write which words use which expert as a table and pictures; returns the number of files.
 
     Raises:
         InputError: if the model has no experts.
@@ -151,7 +151,7 @@ def draw_experts(
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> int:
-    """Write rows into a CSV file; how many files that were."""
+    """Write rows into a CSV file; returns the number of files."""
     write_csv(path, columns, rows)
     print(path)
     return 1
@@ -159,7 +159,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 @missing_glyphs_named("sut-report")
 def write(folder: Path, figures: Mapping[str, Figure], formats: Sequence[str]) -> int:
-    """Write all figures in all formats; a file is replaced only by a whole one. How many files."""
+    """Write all figures in all formats, each file atomically; returns the number of files."""
     from sut_fairseq.analysis import trace_plots
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Serves a page to the machine that it runs on, and answers what is typed there.
 
-Other machines cannot reach it: it listens on 127.0.0.1. Nor can other pages in the same browser:
-a request must name this server as its `Host`, which a page of another name that has been pointed
-at this address (DNS rebinding) does not, must come from a page of this server where the browser
-says from where, and must be JSON, which a form of another page cannot send unasked.
+Other machines cannot reach it, because it listens on 127.0.0.1. Nor can other pages in the same
+browser. A request must name this server as its `Host`: under DNS rebinding it names another one. If
+the browser states where the request comes from, that must be a page of this server. The body must
+be JSON, which another page cannot send without a CORS preflight.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
     "X-Frame-Options": "DENY",
-    # The page says itself which scripts may run; it cannot say who may show it in a frame.
+    # The page itself says which scripts may run, but it cannot say who may show it in a frame.
     "Content-Security-Policy": "frame-ancestors 'none'",
 }
 
 
 def hosts_of(port: int) -> set[str]:
-    """What a browser may call this server."""
+    """The `Host` values by which a browser may address this server."""
     return {f"{name}:{port}" for name in _NAMES} | (set(_NAMES) if port == _USUAL_PORT else set())
 
 
 def limits(reader: Reader) -> dict[str, Any]:
-    """What the page has to know of what it may ask, and of what it will be told."""
+    """What the page has to know about the requests that it may send, and about the answers."""
     stacks = [shape.stack for shape in reader.shapes.values() if shape.stack is not None]
     gates = any(hasattr(stack.block, "copy_gate") for stack in stacks)
     return {"characters": MOST_CHARACTERS, "gates": gates}
@@ -60,8 +60,8 @@ class Server:
     """A page, and the model behind it.
 
     Args:
-        port: on which to listen; 0: any that is free.
-        reader: answers.
+        port: to listen on; 0: any free one.
+        reader: answers the requests.
 
     Raises:
         InputError: if the port is taken or not allowed.
@@ -82,7 +82,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self._http.server_address[1])
 
     def run(self) -> None:
@@ -105,10 +105,10 @@ class Server:
         self._http.server_close()
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """What the model makes of `{"text": ..., "threshold": ...}`.
+        """The model's answer to a request `{"text": ..., "threshold": ...}`.
 
         Raises:
-            InputError: if the request is no such thing, or asks for too much.
+            InputError: if the request has another form, or exceeds a limit.
         """
         check(isinstance(request, dict), "the request", "an object", type(request).__name__)
         text, threshold = request.get("text"), request.get("threshold")
@@ -134,7 +134,7 @@ class _Http(ThreadingHTTPServer):
     owner: Server
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that leave or keep it waiting; anything else is a defect."""
+        """Ignore clients that disconnect or time out; report anything else, which is a bug."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             request = json.loads(self._body())
-        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
+        except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deeply
             self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
             return
         if not self._owner.room.acquire(blocking=False):
@@ -192,9 +192,9 @@ class _Handler(BaseHTTPRequestHandler):
         return cast(_Http, self.server).owner
 
     def _is_ours(self) -> bool:
-        """Whether the request is for this server and from a page of it; else it is refused.
+        """Whether the request is for this server and from its own page; if not, it is refused.
 
-        Reading the page is no request of another page: it may be a link that was clicked.
+        `Sec-Fetch-Site` does not matter for reading the page: users may click a link to it.
         """
         hosts = hosts_of(self._owner.port)
         origin = self.headers.get("Origin")
@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(status, "application/json", to_json({"error": reason}))
 
     def _body(self) -> bytes:
-        """What the request holds and has not been read; nothing of one that is far too long."""
+        """The unread body of the request; empty if it is far too long."""
         length = self._length()
         del self.headers["Content-Length"]  # it is read once
         if length is None or length > 4 * _MOST_BYTES:
@@ -220,11 +220,11 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(length)
 
     def _length(self) -> int | None:
-        """Bytes that the request says it holds; None if it does not say so."""
+        """The length in bytes that the request declares; None if it declares none."""
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit()):
             return None
-        # Python does not read a number of thousands of digits.
+        # Python refuses to parse a number of thousands of digits.
         return int(length) if len(length) <= _MOST_DIGITS else sys.maxsize
 
     def _reply(self, status: HTTPStatus, kind: str, text: str) -> None:
@@ -237,4 +237,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Say nothing: what is typed belongs into no log."""
+        """Log nothing: what users type does not belong in a log."""

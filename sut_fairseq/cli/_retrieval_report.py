@@ -1,4 +1,4 @@
-"""`sut-report` of a model of the contextual retrieval task."""
+"""`sut-report` for models of the contextual retrieval task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sut_fairseq.cli import _report_pictures
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 
-# The drawing is imported where it begins: matplotlib is an extra.
+# Plotting modules are imported where they are used: matplotlib is an extra.
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -27,7 +27,7 @@ _OF_SENTENCES = (
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that are for models of sentences, before anything is loaded.
+    """Refuse options that apply only to models of sentences, before anything is loaded.
 
     Raises:
         InputError: saying which.
@@ -40,10 +40,10 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 
 def draw(arguments: argparse.Namespace) -> int:
-    """Write pictures and rows of what the searches of a model retrieve; how many files that were.
+    """Write pictures and rows of what a model's searches retrieve; returns the number of files.
 
     Args:
-        arguments: those of `sut-report`, which `check_options` has let pass.
+        arguments: those of `sut-report`, accepted by `check_options`.
 
     Raises:
         InputError: if the model chooses no retrievals.

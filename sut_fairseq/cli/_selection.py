@@ -1,4 +1,4 @@
-"""Which checkpoints of a run there are, what their validation said, and which are the best."""
+"""Finds the checkpoints of a run and their validation values, and selects the best ones."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
 
-# The names fairseq-train gives, the most telling first: a checkpoint that lies there under several
-# names is listed under the first.
+# The names fairseq-train gives, the most informative first: a checkpoint saved under several names
+# is listed under the first.
 _NAMES = (
     re.compile(r"checkpoint\d+\.pt"),
     re.compile(r"checkpoint_\d+_\d+\.pt"),
@@ -38,8 +38,8 @@ class CheckpointInfo:
         value: value of `metric` at this checkpoint, rounded as fairseq logs it; None if there was
             no validation.
         maximize: whether a larger `value` is better.
-        subset: the validation subset `value` is of.
-        saved: tells one saving from another; copies of one checkpoint share it.
+        subset: the validation subset on which `value` was measured.
+        saved: identifies the save; copies of one checkpoint share it.
     """
 
     path: Path
@@ -56,19 +56,19 @@ class CheckpointInfo:
 def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
     """Read the facts of a loaded checkpoint; tensors are not touched.
 
-    The value is `extra_state["val_loss"]`, fairseq's only record of one validation: the meters in
-    `extra_state["metrics"]["valid"]` add up over all validations of the run.
+    The value is `extra_state["val_loss"]`, fairseq's only record of a single validation: the meters
+    in `extra_state["metrics"]["valid"]` accumulate over all validations of the run.
     """
     extra = state.get("extra_state") or {}
     history = state.get("optimizer_history") or [{}]
     iterator = extra.get("train_iterator") or {}
     epoch = iterator.get("epoch")
     if epoch is not None and iterator.get("iterations_in_epoch") == 0:
-        # At the end of an epoch fairseq stores where to go on: the start of the next one.
+        # At the end of an epoch fairseq stores where to continue: the start of the next one.
         epoch = max(1, epoch - 1)
     updates = int(history[-1].get("num_updates", 0))
     value = extra.get("val_loss")
-    # The training time in seconds is a float with all its digits, different for every saving.
+    # The training time in seconds is a float with all its digits, different for every save.
     time = extra.get("previous_training_time")
     arch = setting(state, "model", "arch") or setting(state, "model", "_name")
     subsets = str(setting(state, "dataset", "valid_subset") or "valid")
@@ -89,7 +89,7 @@ def find_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder that carry one of fairseq-train's names, in order of `_NAMES`.
 
     Raises:
-        ValueError: `folder` is not there or has no checkpoint.
+        ValueError: `folder` does not exist or has no checkpoint.
     """
     if not folder.is_dir():
         raise InputError(f"There is no folder `{folder}`; give a fairseq-train --save-dir.")
@@ -109,7 +109,7 @@ def drop_copies(
     """Separate distinct checkpoints from copies of them under other names.
 
     Returns:
-        the distinct ones in their order, and for each copy the file it is the same as.
+        the distinct ones in their order, and for each copy the file that it duplicates.
     """
     first: dict[tuple[Any, ...], CheckpointInfo] = {}
     copies: dict[Path, Path] = {}
@@ -123,7 +123,7 @@ def drop_copies(
 def choose_best(
     infos: Sequence[CheckpointInfo], count: int, maximize: bool, or_fewer: bool = False
 ) -> tuple[list[CheckpointInfo], list[Path]]:
-    """The `count` best checkpoints by their value; of equally good ones the longer trained.
+    """The `count` best checkpoints by value; of equally good ones, those trained longer.
 
     Returns:
         the chosen ones, and the files passed over because they have no (finite) value.
@@ -187,7 +187,7 @@ def read_validation_log(path: Path, metric: str, subset: str = "valid") -> dict[
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             stats = _validation_stats(line, subset)
-            # A line that was cut off or is of another program has no number there.
+            # A truncated line, or a line of another program, has no number there.
             with suppress(KeyError, TypeError, ValueError, OverflowError):
                 values[int(stats["num_updates"])] = float(stats[metric])
     if not values:

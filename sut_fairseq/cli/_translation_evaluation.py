@@ -1,4 +1,4 @@
-"""Scores of translations by a run, or by any folder of checkpoints: `sut-experiment evaluate`."""
+"""`sut-experiment evaluate` for translations by a run, or by any folder of checkpoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCORES = {
     "sacreBLEU": "sacrebleu",
     "chrF2": "chrf",
 }
-_LINES_OF_A_SENTENCE = 5  # source, reference, hypothesis as it is and decoded, its scores
+_LINES_OF_A_SENTENCE = 5  # source, reference, raw and decoded hypothesis, its scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class Options:
     user_dir: Path = USER_DIR
 
     def name(self) -> str:
-        """Of the folder of the results."""
+        """Name of the results folder."""
         name = f"{self.subset}-best-{self.best}-beam-{self.beam}-lenpen-{self.lenpen:g}"
         return name if self.alpha_threshold is None else f"{name}-alpha-{self.alpha_threshold!r}"
 
@@ -72,15 +72,15 @@ def evaluate(
     Args:
         data: prepared folder.
         checkpoints: --save-dir of the training.
-        out: folder of the results; None: a new name in that of the checkpoints.
-        options: how.
-        say: takes a sentence on what happens.
+        out: folder of the results; None: one in that of the checkpoints, named by the options.
+        options: how to translate.
+        say: called with a sentence about what happens.
 
     Returns:
-        everything that is known about the evaluation, which `results.json` holds too.
+        everything about the evaluation, as stored in `results.json`.
 
     Raises:
-        InputError: for folders that are not what they should be, or if a part fails.
+        InputError: for unsuitable folders, or if a part of the evaluation fails.
     """
     reference = data / "text" / f"{options.subset}.tgt"
     sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
@@ -132,7 +132,7 @@ def evaluate(
         _generate(data, averaged, generated, out / "generate.log", options, sentences)
         scores = _json(bleu.run, [str(generated), *whole])
 
-        (out / "results.json").unlink(missing_ok=True)  # it never stands beside other files
+        (out / "results.json").unlink(missing_ok=True)  # never beside files of another call
         for file in (averaged, generated):
             file.replace(out / file.name)
         for name, printed in (("average", chosen), ("macs", cost), ("bleu", scores)):
@@ -156,7 +156,7 @@ def evaluate(
 
 
 def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
-    """Refuse to replace results on other data, which are told by what describes them.
+    """Refuse to replace results on other data, as told by the digests in `described`.
 
     Raises:
         InputError: if the folder has such results.
@@ -171,7 +171,7 @@ def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
 
 
 def _json(command: Callable[[list[str]], None], line: list[str]) -> dict[str, Any]:
-    """The JSON that one of our commands prints."""
+    """Run one of our commands and return the JSON that it prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         command(line)
@@ -182,7 +182,7 @@ def _json(command: Callable[[list[str]], None], line: list[str]) -> dict[str, An
 def _generate(
     data: Path, averaged: Path, generated: Path, log: Path, options: Options, sentences: int
 ) -> None:
-    """Run fairseq-generate into a file; what it reports goes into the log.
+    """Run fairseq-generate; its output goes into a file, its messages go into the log.
 
     Raises:
         InputError: if it fails.
@@ -221,7 +221,7 @@ def _generate(
 
 
 def _print_chosen(chosen: dict[str, Any]) -> None:
-    """Say which checkpoints were averaged, and what they were chosen by."""
+    """Print which checkpoints were averaged, and the metric that they were chosen by."""
     for checkpoint in chosen["checkpoints"]:
         value = "-" if checkpoint["value"] is None else f"{checkpoint['value']:g}"
         name = Path(checkpoint["file"]).name
@@ -236,7 +236,7 @@ def _print_chosen(chosen: dict[str, Any]) -> None:
 
 
 def _published(prepared: Data, subset: str) -> dict[str, str]:
-    """By score: the numbers of the experiment that these data are of, of all its models."""
+    """By score: the published numbers of all models of the experiment with these data."""
     if prepared.dataset not in reading.known():
         return {}
     found: dict[str, list[str]] = {}
@@ -248,7 +248,7 @@ def _published(prepared: Data, subset: str) -> dict[str, str]:
 
 
 def _print_table(document: dict[str, Any], published: dict[str, str]) -> None:
-    """Name, value and remark in each line."""
+    """Print a table of name, value and remark."""
     scores, cost = document["scores"], document["cost"]
     compared = f"against {scores['references']} references"
     remarks = {

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from os.path import realpath  # unlike `Path.resolve`, it has an answer for links in a circle
+from os.path import realpath  # unlike `Path.resolve`, it accepts circular links
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class Report:
 
 
 def average(arguments: argparse.Namespace) -> Report:
-    """Select, average and write, as the command line says.
+    """Select checkpoints, average them and write the result, as the command line says.
 
     Raises:
         ValueError: bad input; nothing is written then.
@@ -86,7 +86,7 @@ def average(arguments: argparse.Namespace) -> Report:
         paths = [Path(name) for name in arguments.checkpoints]
     else:
         found = find_checkpoints(Path(arguments.folder))
-        # Averages of earlier calls are no candidates, whatever a log says of their updates.
+        # Averages of earlier calls are not candidates, whatever a log says of their updates.
         averages = [one for one in found if _is_average(one)]
         paths = [one for one in found if one not in averages]
     _check_output(output, paths)
@@ -98,7 +98,7 @@ def average(arguments: argparse.Namespace) -> Report:
         ]
     else:
         report = _choose(arguments, infos, output)
-        # That of the output's name is replaced.
+        # An average under the output's name is replaced, so no note says that it is left out.
         left_out = [one for one in averages if realpath(one) != realpath(output)]
         report.notes += [f"{one.name} is an average and is left out" for one in left_out]
     state, differing = average_checkpoints(report.checkpoints)
@@ -248,7 +248,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(argv: Sequence[str] | None) -> None:
-    """Do what the command line says, for other commands: errors are raised.
+    """Run a command line on behalf of another command: errors are raised.
 
     Raises:
         InputError: for bad input.

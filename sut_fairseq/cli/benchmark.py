@@ -195,7 +195,7 @@ def _main(argv: Sequence[str] | None) -> None:
     sizes = _sizes(subject.Sizes, arguments)
     conditions = _conditions(arguments)
     if conditions.device.type == "cpu":
-        keep_freed_memory()  # for every variant, as in training, not from the first of ours on
+        keep_freed_memory()  # for every variant, as in training, not only from our first one on
     threads = torch.get_num_threads()
     torch.set_num_threads(arguments.threads or threads)
     try:
@@ -216,7 +216,7 @@ def _main(argv: Sequence[str] | None) -> None:
 
 
 def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
-    """The subject's sizes, as far as they can be checked without knowing what they mean."""
+    """The subject's sizes, after the checks that do not depend on the subject."""
     values = {one.name: getattr(arguments, one.name) for one in fields(kind)}
     for name, value in values.items():
         if isinstance(value, list):
@@ -231,7 +231,7 @@ def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
         if data is None:
             raise InputError("--path needs sentences to run the model on: give --data DATA-BIN.")
         values["path"] = path = str(find_checkpoint(Path(path)))
-        load_checkpoint(path, lazy=True)  # refuses what is no checkpoint with one clear sentence
+        load_checkpoint(path, lazy=True)  # refuses any other file with a clear message
     return kind(**values)
 
 
@@ -253,7 +253,7 @@ def _conditions(arguments: argparse.Namespace) -> Conditions:
     )
 
 
-# Heading of a column, the value that it shows, and how; a column without values is left out.
+# Heading of a column, the value that it shows, and its format; empty columns are left out.
 _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
     ("median", "median", lambda seconds: f"{1e3 * seconds:,.2f} ms"),
     ("least", "min", lambda seconds: f"{1e3 * seconds:,.2f} ms"),
@@ -269,10 +269,10 @@ _COLUMNS: list[tuple[str, str, Callable[[Any], str]]] = [
 
 
 def text_of(document: Mapping[str, Any]) -> str:
-    """A report for people.
+    """A report as text.
 
     Args:
-        document: what `Report.document` makes, or `--json` wrote.
+        document: the result of `Report.document`, or what `--json` wrote.
     """
     lines = []
     for part in ("machine", "settings"):

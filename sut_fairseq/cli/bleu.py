@@ -19,8 +19,8 @@ from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
 from sut_fairseq.errors import InputError
 
-# As in the script the published scores were made with: in `a-b-c` a hyphen whose left neighbour
-# belongs to the match before it is not split. ASCII: other white space is part of a word.
+# As in the script behind the published scores: the second hyphen of `a-b-c` is not split, because
+# its left neighbour belongs to the match before. ASCII: other white space is part of a word.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 
 # How fairseq-generate writes a word of the reference that the dictionary lacks.
@@ -67,10 +67,10 @@ class TranslationScores:
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """BLEU of tokenised text, as `multi-bleu.perl` computes it.
 
-    Compares the model's output with its subwords joined, and the prepared reference with its
-    subwords joined: both in the tokens of the preparation (Moses, or words as they stand), cased,
-    split at spaces and nothing else. Up to 4-grams, one reference, no smoothing: 0 if no 4-gram
-    matches. It depends on the tokenisation, so compare it only with scores on the same tokens.
+    Compares the model's output with the prepared reference, both with subwords joined and in the
+    tokens of the preparation (Moses, or words as they stand), cased and split only at spaces. Up
+    to 4-grams, one reference, no smoothing: 0 if no 4-gram matches. It depends on the tokenisation,
+    so compare it only with scores on the same tokens.
     """
     bleu = sacrebleu.corpus_bleu(
         list(hypotheses), [list(references)], tokenize="none", force=True, smooth_method="none"
@@ -90,8 +90,8 @@ def split_compounds(line: str) -> str:
 def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
     """sacreBLEU and its signature: plain detokenised text, which sacreBLEU tokenises itself (13a).
 
-    Compares the model's output with subwords joined and tokens put together again with the
-    references as they were published. It does not depend on the preparation.
+    Compares the model's output, with subwords joined and tokens detokenised, with the references
+    as they were published. It does not depend on the preparation.
     """
     metric = sacrebleu.metrics.BLEU()
     score = metric.corpus_score(list(hypotheses), [list(references)])
@@ -161,7 +161,7 @@ def score_file(
     source_lang: str | None = None,
     target_lang: str | None = None,
 ) -> TranslationScores:
-    """Score what fairseq-generate wrote.
+    """Score the output of fairseq-generate.
 
     Args:
         generated: file with its standard output.
@@ -190,7 +190,7 @@ def score_file(
 
 
 def _first_difference(pairs: Sequence[tuple[str, str]], lines: Sequence[str]) -> int | None:
-    """Number of the first reference that is not the given line; None if all are.
+    """Number of the first reference that differs from its line; None if none does.
 
     An unknown word in a reference can stand for any word.
     """
@@ -206,12 +206,12 @@ def _first_difference(pairs: Sequence[tuple[str, str]], lines: Sequence[str]) ->
 
 
 def _came_tokenized(data: Path) -> bool:
-    """Whether a folder's stamp says that its text was tokenised before, so that none is raw."""
+    """Whether a folder's stamp says that its text came tokenised, so that there is no raw text."""
     try:
         stamp = json.loads((data / "prepared.json").read_text(encoding="utf-8"))
         return bool(stamp["made_from"].get("tokenized"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # made by other means than the scripts of data-prep
+        return False  # not made by the scripts of data-prep
 
 
 def _read_text(path: Path, expected: int) -> list[str] | None:
@@ -275,7 +275,7 @@ def make_parser() -> Parser:
 
 
 def run(argv: Sequence[str] | None) -> None:
-    """Do what the command line says, for other commands: errors are raised.
+    """Run a command line on behalf of another command: errors are raised.
 
     Raises:
         InputError: for bad input.

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str] | None) -> None:
-    """Do what the command line says, for other commands: errors are raised.
+    """Run a command line on behalf of another command: errors are raised.
 
     Raises:
         InputError: for bad input.
@@ -90,7 +90,7 @@ def run(argv: Sequence[str] | None) -> None:
                 "it, or leave it out."
             )
     result = _evaluate(arguments, model.to(usable_device(arguments.device)), task)
-    # Files first: whoever reads the output (`head`, say) may leave before its end.
+    # Files first: the reader of the output (`head`, say) may close it before its end.
     if arguments.csv:
         write_csv(arguments.csv, _evaluation_output.COLUMNS, result["rows"])
     if arguments.plot:
@@ -102,7 +102,7 @@ def run(argv: Sequence[str] | None) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> dict[str, Any]:
-    """All rows: modes by thresholds by groups, the last row of each being that of all groups."""
+    """All rows by mode, threshold and group; the last row of each threshold is for all groups."""
     split = arguments.gen_subset
     with waiting("loading the split"):
         numbers = trained.load_split(task, split, arguments.max_sentences)
@@ -128,7 +128,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         "measure": "accuracy" if isinstance(task, LabelTask) else "exact match",
         "rows": [],
     }
-    if _is_sweep(arguments):  # what is slow only once is in nobody's seconds
+    if _is_sweep(arguments):  # warm-up: no row's seconds include one-time costs
         evaluation.evaluate(model, task, split, groups[0][1][:1], asked[arguments.modes[0]])
     for mode in arguments.modes:
         for threshold in arguments.thresholds or [None]:
@@ -159,7 +159,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
 
 
 def _usual_mode(task: tasks.FairseqTask) -> str:
-    """How a model is asked unless the user says otherwise."""
+    """The default mode of an evaluation."""
     return "search" if isinstance(task, GoldAttentionTask) else "reference"
 
 
@@ -172,7 +172,7 @@ def _row(
     outcome: Outcome,
 ) -> dict[str, Any]:
     row = {"mode": mode, "alpha_threshold": threshold, "group": group, **outcome.figures()}
-    if _is_sweep(arguments):  # otherwise the same command prints the same
+    if _is_sweep(arguments):  # without a sweep, the same command prints the same
         row["seconds"] = outcome.seconds
     published = dict(arguments.published)
     if group in published:
@@ -198,7 +198,7 @@ def _is_sweep(arguments: argparse.Namespace) -> bool:
 def _references(task: tasks.FairseqTask, split: str, outcome: Outcome) -> Iterable[tuple[str, str]]:
     """(reference, prediction) of all sentences, in words.
 
-    A word of the reference that the dictionary lacks is `<<unk>>`, which equals nothing predicted.
+    A reference word that the dictionary lacks is `<<unk>>`, which never equals a prediction.
     """
     dataset, words = task.dataset(split), task.target_dictionary
     for number, answer in outcome.answers.items():

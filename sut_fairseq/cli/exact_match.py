@@ -13,7 +13,7 @@ from sut_fairseq.cli._generated import count_sentences, read_generated
 
 @dataclass(frozen=True)
 class ExactMatch:
-    """Number of sentences that are right, that were scored, and that the data set has."""
+    """Numbers of right sentences, of scored sentences, and of sentences in the data set."""
 
     correct: int
     scored: int

@@ -44,7 +44,7 @@ from sut_fairseq.experiments.settings import Choice, check_choice_of
 
 NAME = "sut-experiment"
 _RUNS = Path("runs")
-_SMALL = "small"  # the size of all experiments that have one for machines without a GPU
+_SMALL = "small"  # the size for machines without a GPU, where an experiment has one
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,7 +127,7 @@ def _train(arguments: argparse.Namespace) -> None:
     if arguments.change_settings:
         change = Change.SETTINGS
     if arguments.dry_run:
-        there = [run for run in runs if run.data.digest]  # others' data are yet to be prepared
+        there = [run for run in runs if run.data.digest]  # data of the others are not prepared yet
         check(there, arguments, change=change)
         for run in runs:
             print(listed(run, arguments))
@@ -138,7 +138,7 @@ def _train(arguments: argparse.Namespace) -> None:
 
 
 def _called(experiment: Experiment) -> str:
-    """What a record calls an experiment: a name of ours, or the path of a user's file."""
+    """How a record names an experiment: by our name, or by the path of a user's file."""
     ours = reading.is_ours(experiment.path)
     return experiment.name if ours else str(experiment.path.resolve())
 
@@ -147,7 +147,7 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
     """The prepared folder to train on, or the data that the task draws.
 
     Raises:
-        InputError: if it is not there, unless the training is only shown.
+        InputError: if there is no such folder, except in a dry run.
     """
     if experiment.generate:
         if arguments.data is not None:
@@ -179,7 +179,7 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
         InputError: saying which.
     """
     other_set = "" not in (data.dataset, experiment.dataset) and data.dataset != experiment.dataset
-    # Where there is one split, its name need not be sut-prepare's, nor in a file of the user's own.
+    # With only one split, or in a user's own file, the name need not be that of sut-prepare.
     named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
     there = data.split.replace("-", "_")  # a stamp of Multi30k has had `de-en`
     other_split = there not in ("", split) and (named or there in experiment.splits)
@@ -282,7 +282,7 @@ def _keep(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(**files: Path | None) -> None:
-    """Refuse files, by the option that names them, that could not be written."""
+    """Refuse files that could not be written; each is given by its option."""
     for option, file in files.items():
         if file is not None:
             check_writable(file, f"--{option}")

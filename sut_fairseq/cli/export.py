@@ -1,4 +1,4 @@
-"""`sut-export`: a trained model as one folder that holds no code."""
+"""`sut-export`: write a trained model as one folder without code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sut-import`: a checkpoint of the published SUT code as one that everything here reads."""
+"""`sut-import`: convert a checkpoint of the published SUT code for use with this package."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _check_out(source: Path, out: Path) -> None:
 
 
 def _summary(imported: Imported, out: Path) -> list[str]:
-    """What was written, in lines for people."""
+    """Lines of text that say what was written."""
     chosen = imported.translation.options
     num_parameters = sum(tensor.numel() for tensor in imported.model.parameters())
     halting = [side for side in ("encoder", "decoder") if chosen[f"{side}_halting"] != "none"]

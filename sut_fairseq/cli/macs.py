@@ -27,7 +27,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
 
-# What is counted where the command line does not say.
+# Defaults where the command line does not say what to count.
 _LENGTH, _VOCAB_SIZE, _SPLIT = 10, 37000, "test"
 
 
@@ -108,7 +108,7 @@ def make_parser() -> Parser:
 
 
 def run(argv: Sequence[str] | None) -> None:
-    """Do what the command line says, for other commands: errors are raised.
+    """Run a command line on behalf of another command: errors are raised.
 
     Raises:
         InputError: for bad input.
@@ -161,7 +161,7 @@ def run(argv: Sequence[str] | None) -> None:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that do not go together, before anything is loaded.
+    """Refuse incompatible options before anything is loaded.
 
     Raises:
         InputError: saying which, and what to do.
@@ -211,7 +211,7 @@ def report(complexity: Complexity) -> dict[str, Any]:
 
 
 def print_table(result: dict[str, Any]) -> None:
-    """Print a report for people."""
+    """Print a report as text."""
     notes = {PRODUCTS: " (second figure only)", REPEATED: " (first figure only)"}
     rows = [
         ("parameters", _millions(result["params"])),
@@ -238,7 +238,7 @@ def _millions(number: int) -> str:
 
 
 def _is_language_model(path: Path) -> bool:
-    """Tell what a checkpoint is; a path that leads to none is refused where it is loaded."""
+    """Whether a checkpoint is a language model; a path without one is refused on loading."""
     if not path.exists():
         return False
     state = load_checkpoint(find_checkpoint(path), lazy=True)
@@ -250,7 +250,7 @@ def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqT
     keys = ("data", "source_lang", "target_lang", "alpha_threshold")
     given = {key: getattr(arguments, key) for key in keys}
     if arguments.data is None and any(checkpoint.parent.glob("dict.*txt")):
-        given["data"] = str(checkpoint.parent)  # an exported model has its dictionaries with it
+        given["data"] = str(checkpoint.parent)  # an exported model comes with its dictionaries
     return trained.load(
         str(checkpoint), {key: value for key, value in given.items() if value is not None}
     )

@@ -86,7 +86,7 @@ def _heading(described: Described) -> str:
 
 
 def _text(group: Group) -> str:
-    """A group for people: flag, default, help."""
+    """A group as text: flag, default, help."""
     lines = [group.title]
     flags = [f"{one.flag} {one.value}".rstrip() for one in group.options]
     flag_width = max(map(len, flags))

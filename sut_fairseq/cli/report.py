@@ -85,7 +85,7 @@ def _task_of(arguments: argparse.Namespace) -> Any:
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Reader, Path]:
-    """The model, to be asked, and its checkpoint."""
+    """The reader of the model, and its checkpoint."""
     files = find_model(arguments.path, arguments.data)
     check_overrides(arguments.model_overrides, load_checkpoint(files.checkpoint, lazy=True))
     overrides = {**arguments.model_overrides, "data": arguments.data or str(files.folder)}
@@ -99,7 +99,7 @@ def _write_page(
     path: Path = arguments.html
     if arguments.out is not None:
         path = arguments.out / path
-    if path.parent != arguments.out or path.parent.is_dir():  # --out is made
+    if path.parent != arguments.out or path.parent.is_dir():  # --out itself is made later
         check_writable(path, "--html")
     thresholds = thresholds_of(reader, _asked(arguments, reader))
     sentences = _sentences(arguments, reader, _SENTENCES_OF_A_PAGE)
@@ -131,7 +131,7 @@ def _serve(arguments: argparse.Namespace, reader: Reader, checkpoint: Path) -> N
 
 
 def _asked(arguments: argparse.Namespace, reader: Reader) -> Sequence[float] | None:
-    """The thresholds that the user named, refused where they have no meaning."""
+    """The thresholds that the user gave; refused if the model does not use one."""
     asked: Sequence[float] | None = arguments.thresholds
     if asked is not None and reader.alpha_threshold is None:
         raise InputError(
@@ -141,7 +141,7 @@ def _asked(arguments: argparse.Namespace, reader: Reader) -> Sequence[float] | N
 
 
 def _sentences(arguments: argparse.Namespace, reader: Reader, usual: int) -> Mapping[str, Sentence]:
-    """The sentences to look at by what they are called; of a split so many if none is named."""
+    """The sentences to show, by name; the first `usual` ones of the split if none is given."""
     if arguments.sentence:
         found = [reader.sentence(text) for text in arguments.sentence]
         for sentence in found:
@@ -167,13 +167,13 @@ def _tell_unknown(task: tasks.FairseqTask, sentence: Sentence) -> None:
 
 
 def _averaged(arguments: argparse.Namespace, reader: Reader) -> Sequence[int]:
-    """Sentences of the split for what a page averages; none where nobody asked and there is none.
+    """Sentences of the split to average over; none if there is no split and no option needs one.
 
     Raises:
-        InputError: if an option asks for a split that is not there.
+        InputError: if an option needs a split that does not exist.
     """
     if arguments.steps_by:
-        average_steps.halting_stacks(reader.model)  # refuses a model without
+        average_steps.halting_stacks(reader.model)  # refuses a model without halting
     try:
         most = arguments.max_sentences or _AVERAGED_BY_A_PAGE
         numbers = _load_split(reader.task, arguments.gen_subset, most)

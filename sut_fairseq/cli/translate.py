@@ -25,8 +25,8 @@ from sut_fairseq.inference.model import Model
 from sut_fairseq.inference.results import Search, Translation
 from sut_fairseq.inference.text import LONGEST
 
-_READ = 4 * LONGEST + 3  # bytes of a line: as many characters at least, and a mark or an end
-BLOCK = 1000  # lines that are translated together where nobody waits for each
+_READ = 4 * LONGEST + 3  # bytes of a line: at least LONGEST characters, and a BOM or a line end
+BLOCK = 1000  # lines that are translated together unless input is interactive
 SHOWN = 5  # unknown words in the note about them
 
 
@@ -37,9 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_lines(stream: BinaryIO) -> Iterator[str]:
-    """Lines of text as they come, without their ends; what is not UTF-8 becomes lone surrogates.
+    """Lines of text as they come, without their ends; bytes not in UTF-8 become lone surrogates.
 
-    Of a line that is too long to be translated no more is kept than shows it.
+    A line that is too long to be translated is cut, but remains too long.
     """
     first = True
     while line := stream.readline(_READ):
@@ -89,7 +89,7 @@ def _main(arguments: argparse.Namespace) -> None:
 
 
 def _check_export(arguments: argparse.Namespace) -> None:
-    """Refuse options of translating, none of which would be in the export."""
+    """Refuse options of translation, because the export would not contain them."""
     names = (
         *("alpha_threshold", "beam", "lenpen", "max_len_a", "max_len_b", "max_tokens"),
         *("batch_size", "input", "buffer", "json", "device"),
@@ -102,9 +102,9 @@ def _translate(
 ) -> None:
     """Print a translation for every line, `buffer` lines at a time."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # As what is read, whatever the locale.
+        # UTF-8 like the input, whatever the locale.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    quiet = True if stream.isatty() else None  # None: where standard error is no terminal
+    quiet = True if stream.isatty() else None  # None: quiet unless standard error is a terminal
     lines = iter(tqdm(read_lines(stream), desc="translating", unit="line", disable=quiet))
     unknown = _Unknown()
     number = 0
@@ -125,7 +125,7 @@ def _translate(
 
 
 def _record(translation: Translation) -> dict[str, Any]:
-    """What is known about a translation, ready for JSON."""
+    """The facts about a translation, ready for JSON."""
     record = {
         "source": translation.source,
         "translation": translation.text,
@@ -149,7 +149,7 @@ class _Unknown:
         self._first: list[str] = []
 
     def add(self, translation: Translation) -> None:
-        """Count those of a line."""
+        """Count the unknown words of a line."""
         self._all_lines += 1
         if translation.source_tokens is not None:
             self._all_words += len(translation.source_tokens) - 1

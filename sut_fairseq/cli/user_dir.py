@@ -15,7 +15,7 @@ def user_dir() -> Path:
 
 
 def constraints() -> Path:
-    """Absolute path of the pins, the versions the test suite was run with, for `pip install -c`."""
+    """Absolute path of the version pins that the tests were run with, for `pip install -c`."""
     return user_dir() / "constraints.txt"
 
 

@@ -23,10 +23,10 @@ class AbsoluteErrorCriterion(FairseqCriterion):
     """loss = mean of |prediction - target| (L1).
 
     For any model that returns `(predictions, extra)` with predictions of the target's shape. The
-    sample size is the number of targets, and so are the tokens that fairseq counts.
+    sample size is the number of targets, and so is fairseq's count of tokens.
     """
 
-    # Read by `_workers`: a batch that does not count is marked, and left out of every sum here.
+    # Read by `_workers`, which marks batches that do not count: every sum here leaves them out.
     knows_ignored_batches = True
 
     @classmethod

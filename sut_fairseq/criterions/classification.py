@@ -23,10 +23,10 @@ from sut_fairseq.errors import InputError
 class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
     """loss = cross-entropy + sentences * sum over terms of weight * term.
 
-    Label smoothing is that of fairseq: a label has 1 - eps, each other one eps / (num_labels - 1).
+    Label smoothing as in fairseq: the label has 1 - eps, each other one eps / (num_labels - 1).
     For the task `sequence_classification` and any model that returns `(scores, extra)`, scores
-    `(batch, num_labels)`. The sample size is the number of sentences, and so are the tokens that
-    fairseq counts (`nll_loss` is per sentence, `wps` sentences a second).
+    `(batch, num_labels)`. The sample size is the number of sentences, and so is fairseq's count of
+    tokens (`nll_loss` is per sentence, `wps` is sentences per second).
     """
 
     pads_sentences = False
@@ -36,7 +36,7 @@ class ClassificationCriterion(CrossEntropyWithAuxiliaryCriterion):
         """Build the criterion.
 
         Raises:
-            InputError: for a task without labels of whole sentences, or a prefix of targets.
+            InputError: for a task without sentence labels, or with `--ignore-prefix-size`.
         """
         criterion = super().build_criterion(cfg, task)
         if not hasattr(task, "label_indices"):

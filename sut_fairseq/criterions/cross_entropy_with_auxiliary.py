@@ -65,7 +65,7 @@ class _Options(LabelSmoothedCrossEntropyCriterionConfig):
 def options_with_weights() -> Any:
     """Make the class of all options: those above and one weight for each auxiliary loss.
 
-    A weight of 0, the default, leaves a loss out of the objective, not out of the log.
+    A weight of 0, the default, leaves a loss out of the objective, but not out of the log.
     """
     weights = [
         (
@@ -96,15 +96,15 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search,
     which is given the prefix that `--ignore-prefix-size` leaves out of the loss.
 
-    Of several workers that train together each computes the terms of its own batch, and gradients
-    are those of their mean, weighted by sample size; or, `over_workers`, each computes the terms of
-    all batches together in training.
+    With several workers, each computes the terms of its own batch, and gradients are those of the
+    mean over workers, weighted by sample size; with `over_workers`, each computes the terms of all
+    batches together in training.
     """
 
-    # Read by `_workers`: a batch that does not count is marked, and left out of every sum here.
+    # Read by `_workers`, which marks batches that do not count: every sum here leaves them out.
     knows_ignored_batches = True
 
-    # Whether sentences of padding alone change nothing.
+    # Whether sentences of nothing but padding leave the loss unchanged.
     pads_sentences = True
 
     def __init__(
@@ -174,7 +174,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Compute the loss of a batch; in training from a recording, if that was asked for.
+        """Compute the loss of a batch; with `--cuda-graphs`, training steps are recorded.
 
         Returns:
             the loss to minimise, a sum; its denominator; and sums to log.
@@ -186,7 +186,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     def compute(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """What `forward` returns."""
+        """Compute what `forward` returns, without a recording."""
         net_output = self.run(model, sample)
         loss, nll_loss = self.compute_loss(model, net_output, sample, reduce=reduce)
         sentences = sample.get("nsentences", sample["target"].size(0))
@@ -197,7 +197,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             "nsentences": sentences,
             "sample_size": sample_size,
         }
-        # A language model has no sentence to get right.
+        # A language model has no target sentence to match.
         if not self.training and "prev_output_tokens" in sample["net_input"]:
             logging_output |= metrics.exact_match_sums(
                 net_output[0],
@@ -212,7 +212,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         return self.objective(loss, extra, sample, logging_output)
 
     def run(self, model: torch.nn.Module, sample: Mapping[str, Any]) -> Any:
-        """The model's output, in training in the precision that was asked for."""
+        """The model's output; in training, in the precision of `--autocast`."""
         device = sample["target"].device.type
         if not self.training:
             return model(**sample["net_input"])
@@ -230,7 +230,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
 
         Args:
             loss: of the batch, a scalar.
-            extra: a model's extra output, with "routing" and "halting" statistics or without.
+            extra: a model's extra output, with or without "routing" and "halting" statistics.
             sample: the batch.
             log: sums to log, among them "sample_size", the denominator of the loss.
         """
@@ -247,13 +247,13 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         for name, term in terms.items():
             if self.weights[name] or name in _ALWAYS:
                 loss = loss + scale * self.weights[name] * term
-            # Added up over workers, the logged parts are the whole however it was computed.
+            # Summed over workers, the logged parts give the total, however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
             log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]
         return counted(sample, loss, sample_size, log)
 
     def _warn_of_missing(self, terms: Mapping[str, Tensor]) -> None:
-        """Say once which weights have no effect, since the model has nothing that they weigh."""
+        """Warn once of weights without effect, because the model lacks what they apply to."""
         if self._warned:
             return
         self._warned = True
@@ -266,7 +266,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
 
     @staticmethod
     def auxiliary_terms(extra: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Each auxiliary loss that the model's extra output allows, unweighted, scalar."""
+        """Each auxiliary loss that the model reports statistics for, unweighted, scalar."""
         terms = {}
         for loss in AUXILIARY_LOSSES:
             parts = [loss.function(sums) for sums in extra.get(loss.reads, {}).values()]
@@ -276,7 +276,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Log the objective, its terms by themselves, depths, expert load and exact match."""
+        """Log the objective, each of its terms, depths, expert load and exact match."""
         super().reduce_metrics(logging_outputs)
         sample_size = sum(log["sample_size"] for log in logging_outputs)
         for loss in AUXILIARY_LOSSES:

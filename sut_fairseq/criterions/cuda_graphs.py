@@ -1,4 +1,4 @@
-"""CUDA graphs: all operations of a step, asked for at once."""
+"""CUDA graphs: all operations of a step, launched at once."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ class Record(Protocol):
     """How steps are recorded."""
 
     def check(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """Refuse what cannot be."""
+        """Refuse a model whose steps cannot be recorded."""
 
     def __call__(self, step: Step) -> tuple[Callable[[], None], list[Tensor]]:
-        """Run a step: how to run it again, and its outputs, which that overwrites."""
+        """Run a step; return how to run it again, and its outputs, which a rerun overwrites."""
 
 
 class CudaGraphs:
-    """Records CUDA graphs that share their memory, since no two of them run at a time.
+    """Records CUDA graphs that share their memory, since only one of them runs at a time.
 
-    What can be recorded the modules of a model know: `Stack.unrecordable` and others of that name.
+    A model's modules know what can be recorded: `Stack.unrecordable` and others of that name.
     """
 
     def __init__(self) -> None:
         self._pool: Any = None
 
     def check(self, model: nn.Module, dtype: torch.dtype) -> None:
-        """Refuse what cannot be recorded, or would not be computed as without recording.
+        """Refuse a model that cannot be recorded, or whose results would differ if it were.
 
         Args:
             model: the model.
-            dtype: what matrix products are computed in.
+            dtype: of matrix products.
 
         Raises:
             InputError: naming the option.
@@ -65,12 +65,12 @@ class CudaGraphs:
         """Record a step; see `Record`.
 
         Raises:
-            InputError: if it does something that cannot be recorded.
+            InputError: if the step does something that cannot be recorded.
         """
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        # What is set up on first use must not be recorded, and neither must weights that autocast
-        # has cast before, or be found there afterwards.
+        # First a normal run: what is set up on first use must not be recorded. autocast's cache is
+        # cleared before and after: a recording must not share cast weights with other steps.
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -83,7 +83,7 @@ class CudaGraphs:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 outputs = step()
         except torch.OutOfMemoryError:
-            raise  # fairseq knows it by its text
+            raise  # fairseq recognises it by its text
         except RuntimeError as error:
             what, _, _ = str(error).partition("\n")
             self._refuse(f"cannot record a step of this model ({what})")

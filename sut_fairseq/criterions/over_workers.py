@@ -1,9 +1,9 @@
-"""Statistics of all workers together, so that a loss is that of one process with all their batches.
+"""Statistics summed over all workers, so that a loss is that of one process with all batches.
 
 An auxiliary loss f is not linear in its sums S. The mean over workers w of f(S_w) is therefore not
-f(S_1 + S_2 + ...), and neither are the gradients equal.
+f(S_1 + S_2 + ...), and its gradients differ too.
 
-A batch that a worker computes because there is no other counts as nothing (see `_workers`).
+A batch that a worker computes only because it has no other counts for nothing (see `_workers`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def several_workers() -> bool:
 def sum_over_workers(
     extra: Mapping[str, Any], sample_size: int, *, ignored: bool
 ) -> tuple[dict[str, Any], Tensor]:
-    """Add up what the workers have counted in the batches that they compute at the same time.
+    """Sum the statistics of the batches that the workers compute at the same time.
 
-    Every worker must call it, once for each batch. The gradient of a sum goes to this worker's part
-    of it: added up over workers, gradients of a loss of the sums are those of the loss itself.
+    Every worker must call it, once for each batch. The gradient of a sum flows to this worker's
+    part alone: summed over workers, the gradients are those of the loss of the sums.
 
     Args:
         extra: a model's extra output with its "routing" and "halting" statistics.
         sample_size: of this worker's batch.
-        ignored: whether this worker's batch counts as nothing.
+        ignored: whether this worker's batch counts for nothing.
 
     Returns:
         the same output with sums over all workers, and the sum of their sample sizes, scalar.
@@ -51,7 +51,7 @@ def sum_over_workers(
     # One collective call for all of them, on the device.
     fairseq_distributed.all_reduce(flat, group=fairseq_distributed.get_data_parallel_group())
     total, *totals = flat.split([1, *(part.numel() for part in own)])
-    # Equal to the last bit in all workers, with the gradient of this one's part.
+    # Bitwise equal in all workers, with the gradient of this worker's part.
     sums = iter(value.view_as(part) + (part - part.detach()) for value, part in zip(totals, own))
     replaced = {
         kind: {
@@ -66,9 +66,9 @@ def sum_over_workers(
 def counted(
     sample: Mapping[str, Any], loss: Tensor, sample_size: int, log: dict[str, Any]
 ) -> tuple[Tensor, int, dict[str, Any]]:
-    """What a criterion that knows ignored batches returns: of such a batch nothing but zeros.
+    """What a criterion that knows ignored batches returns: for such a batch only zeros.
 
-    The others wait for the gradients of this worker, so that the loss has to be a 0 of its graph.
+    The other workers wait for this one's gradients, so the loss must be a 0 that keeps its graph.
 
     Args:
         sample: the batch.

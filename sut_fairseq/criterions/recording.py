@@ -1,9 +1,9 @@
 """Training steps recorded as CUDA graphs, one for each shape of a batch.
 
-A depth loop has thousands of small operations, and a GPU computes them faster than Python can ask
-for them. A CUDA graph asks for all operations of a forward and a backward pass at once. What it
-computes is fixed: shapes, the order of operations, and where each tensor lies. So batches are
-padded to few shapes and copied to where the graph reads them.
+A depth loop has thousands of small operations, and a GPU computes them faster than Python can
+launch them. A CUDA graph launches all operations of a forward and a backward pass at once. What it
+computes is fixed: shapes, the order of operations, and the address of each tensor. So batches are
+padded to a few shapes and copied to where the graph reads them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sut_fairseq.errors import InputError
 
 Compute = Callable[[nn.Module, Mapping[str, Any]], tuple[Tensor, Any, dict[str, Any]]]
 
-# Shapes that come later are rare.
+# The shapes that are left after that many are rare.
 MOST_RECORDINGS = 200
 
-# What a model and a criterion read of a batch; of these, what has a column for each word.
+# The tensors of a batch that a model and a criterion read; those with a column for each word.
 _TENSORS = ("src_tokens", "src_lengths", "prev_output_tokens", "target", "group")
 _WORDS = ("src_tokens", "prev_output_tokens", "target")
 _SIZES = ("ntokens", "nsentences")
@@ -33,21 +33,21 @@ _SIZES = ("ntokens", "nsentences")
 class RecordedSteps:
     """Computes the loss of training batches as `compute` does, and its gradients along with it.
 
-    The first batch of a shape is computed as ever, the second is recorded, and from then on the
-    recording is played again. Gradients reach the parameters when the loss is differentiated, which
-    must be before the next batch. Until a step is recorded, let go of losses of earlier steps:
-    torch would wait for their streams, which a recording cannot.
+    The first batch of a shape is computed as usual, the second is recorded, and from then on the
+    recording is replayed. Gradients reach the parameters when the loss is differentiated, which
+    must happen before the next batch. Before a step is recorded, drop the losses of earlier steps:
+    torch would wait for their streams, which is not possible in a recording.
 
     Args:
-        compute: model and batch to a loss, its denominator and what is logged. It must not read a
-            value from the device, and must take the batch's numbers of tokens and sentences from
-            the batch, where they may be tensors.
+        compute: maps model and batch to a loss, its denominator and a log. It must not read a value
+            from the device, and must take the numbers of tokens and sentences from the batch, where
+            they may be tensors.
         padding: index of the padding symbol.
-        multiple: numbers of words of a sentence are padded to a multiple of it, at the end.
-        pads_sentences: whether there may be sentences of padding alone, which must not count: then
-            batches are padded to one of eight numbers of sentences between two powers of 2.
-        autocast: what autocast inside `compute` computes in; None: it does not autocast.
-        record: how; None: as a CUDA graph.
+        multiple: sentences are padded at the end to a multiple of this many words.
+        pads_sentences: whether a batch may get sentences of nothing but padding, which must not
+            count: it is then padded to one of eight numbers of sentences between two powers of 2.
+        autocast: dtype of autocast inside `compute`; None: no autocast.
+        record: how to record; None: as a CUDA graph.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class RecordedSteps:
             InputError: for a batch with other tensors than words, labels and groups, or if its step
                 cannot be recorded.
         """
-        if model._forward_hooks:  # fairseq looks for the source of a NaN: with hooks
+        if model._forward_hooks:  # fairseq uses hooks to find the source of a NaN
             return self._compute(model, sample)
         inputs = self._padded(_tensors(sample))
         shape = tuple((name, *tensor.shape) for name, tensor in inputs.items())
@@ -152,7 +152,7 @@ class _Recording:
         self._sample_size: Any = None
         self._inputs = {name: tensor.clone() for name, tensor in inputs.items()}
         device = inputs["target"].device
-        # Sums are divided by them, and they differ between batches of one shape.
+        # Sums are divided by these sizes, which differ between batches of one shape.
         self._sizes = {
             name: torch.tensor(float(sample[name]), device=device)
             for name in _SIZES
@@ -178,7 +178,7 @@ class _Recording:
     def play(
         self, sample: Mapping[str, Any], inputs: Mapping[str, Tensor]
     ) -> tuple[Tensor, Any, dict[str, Any]]:
-        """Compute a batch: the loss without its gradients, its denominator, and what is logged."""
+        """Replay the step on a batch: its loss without gradients, its denominator, and its log."""
         for name, tensor in inputs.items():
             self._inputs[name].copy_(tensor)
         for name, size in self._sizes.items():
@@ -190,7 +190,7 @@ class _Recording:
         return loss, self._number(self._sample_size, sample), log
 
     def _computed(self) -> dict[str, Tensor]:
-        """What is logged and is neither a number nor one of the batch's sizes."""
+        """The logged tensors, except for the batch's sizes."""
         sizes = list(map(id, self._sizes.values()))
         return {
             name: value
@@ -225,10 +225,10 @@ class _WithGradients(torch.autograd.Function):
 
 
 def _tensors(sample: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The tensors of a batch that are computed with, by name.
+    """The tensors of a batch that enter the computation, by name.
 
     Raises:
-        InputError: if there are others that might be.
+        InputError: for other tensors that might enter it.
     """
     values = {**sample, **sample["net_input"]}
     found = {n: value for n, value in values.items() if isinstance(value, Tensor) and n != "id"}
@@ -242,19 +242,19 @@ def _tensors(sample: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def _sample(sample: Mapping[str, Any], inputs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The batch with other tensors."""
+    """The batch with these tensors in place of its own."""
     net_input = {name: inputs.get(name, value) for name, value in sample["net_input"].items()}
     return {**sample, **{n: inputs[n] for n in inputs if n in sample}, "net_input": net_input}
 
 
 def _few(sentences: int) -> int:
-    """The next of eight numbers between two powers of 2."""
+    """Round up to one of eight numbers between two powers of 2."""
     step = 1 << max((sentences - 1).bit_length() - 4, 0)
     return -(-sentences // step) * step
 
 
 def _copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Copies of tensors, made in one go for each type."""
+    """Copies of tensors, made in one operation for each dtype."""
     copies: dict[int, Tensor] = {}
     for dtype in {tensor.dtype for tensor in tensors}:
         own = [(i, tensor) for i, tensor in enumerate(tensors) if tensor.dtype == dtype]

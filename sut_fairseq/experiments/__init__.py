@@ -1,11 +1,11 @@
-"""Experiments as files: one YAML file each, and what reads, trains, evaluates and compares them.
+"""Experiments as files, one YAML file each, and code to read, train, evaluate and compare them.
 
-- `schema`, `typed`, `reading`: what a file may say, and reading it;
-- `formulas`, `settings`: from a file to options of fairseq-train, by rules that stand in one place;
-- `commands`, `running`, `progress`: trainings, resumed, several side by side;
-- `records`, `provenance`: which command, code, data and machine made the folder of a run;
+- `schema`, `typed`, `reading`: the schema of a file, and reading it;
+- `formulas`, `settings`: from a file to options of fairseq-train, with all rules in one place;
+- `commands`, `running`, `progress`: trainings, resumable, one by one or in parallel;
+- `records`, `provenance`: the record of a run: command, code, data and machine;
 - `published`, `evaluating`, `results`, `report`: tables of our numbers beside the papers';
 - `grid`, `grid_results`, `costs`: the matrix of every model on every task, in the folder `matrix`.
 
-The command `sut-experiment` shows them to users.
+Users work with them through the command `sut-experiment`.
 """

@@ -15,7 +15,7 @@ from sut_fairseq.experiments.schema import Claim, Experiment, less_is_better
 
 
 class Verdict(Enum):
-    """What becomes of a claim; the value is what a reader is told."""
+    """The outcome of a claim; the value is the text that readers see."""
 
     AT_SIZE = "🟢 met at the paper's size"
     REDUCED = "🟡 met at a reduced size"
@@ -25,11 +25,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Found:
-    """A claim beside the runs that speak for it best.
+    """A claim with the runs that are the best evidence for it.
 
     Attributes:
-        experiment: the claim is of.
-        claim: what is asked.
+        experiment: of the claim.
+        claim: what is claimed.
         groups: runs that differ in nothing but the seed, for each split of the claim; empty if
             there are none.
         row: their results, the mean over the splits.
@@ -55,10 +55,10 @@ class Found:
 
 
 def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> list[Found]:
-    """Every claim of these experiments, beside the finished runs that say most about it.
+    """Every claim of these experiments, with the finished runs that say most about it.
 
-    Runs at the paper's size come before all others, then several seeds before one, then trainings
-    on more tokens or sentences: the result decides only between runs of the same length.
+    Runs at the paper's size are preferred to all others, then several seeds to one, then trainings
+    on more tokens or sentences. The result decides only between runs of the same length.
     """
     groups = [done for group in groups if (done := group.finished())]
     found = []
@@ -73,7 +73,7 @@ def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> 
 def _fitting(
     experiment: Experiment, claim: Claim, groups: Sequence[Group]
 ) -> Iterator[tuple[list[Group], Row]]:
-    """Runs of every split of the claim that differ in the split and the seed alone."""
+    """Runs of every split of the claim that differ only in split and seed."""
     alike: defaultdict[object, dict[str, tuple[Group, Row]]] = defaultdict(dict)
     for finished in groups:
         found = _row(experiment, claim, finished)
@@ -92,15 +92,15 @@ def _fitting(
     for of_split in alike.values():
         if all(split in of_split for split in claim.splits):
             chosen = [of_split[split] for split in claim.splits]
-            # Seeds that only one split has count nowhere.
+            # Only seeds that all splits have are counted.
             for row in mean_of([[row] for _, row in chosen]):
                 yield [group for group, _ in chosen], row
 
 
 def _row(experiment: Experiment, claim: Claim, group: Group) -> tuple[Group, Row] | None:
-    """What runs have to say about a claim, on a split of theirs: those that were evaluated."""
+    """The evaluated runs of a group and their result for a claim; None if there is none."""
     record, data = group.first, group.first.data
-    # By its file: a user's own may have the name of ours.
+    # Compare files: a user's experiment may have the name of one of ours.
     if (group.experiment.path, record.model) != (experiment.path, claim.model) or record.without:
         return None
     if not is_usual(experiment, data):

@@ -29,7 +29,7 @@ def split_line(line: str, where: str) -> list[str]:
     """The words of a command line as a shell reads them.
 
     Raises:
-        InputError: for a quotation without an end, saying `where` it stands.
+        InputError: for an unclosed quotation; the message says `where`.
     """
     try:
         return shlex.split(line)
@@ -42,7 +42,7 @@ class Machine:
     """What a command depends on besides the experiment.
 
     Attributes:
-        gpus: how many compute together, on all machines; 0: on the CPU.
+        gpus: number of GPUs of one training, on all machines; 0: on the CPU.
         launched: whether a launcher starts the processes, and says how many there are.
     """
 
@@ -53,7 +53,7 @@ class Machine:
         """Device, processes and data workers."""
         if self.gpus == 0:
             return {"cpu": True, "num-workers": 0}
-        # Not told, fairseq takes every GPU that it sees.
+        # By default fairseq takes every GPU that it sees.
         processes: Settings = {} if self.launched else {"distributed-world-size": self.gpus}
         return {**processes, "num-workers": 2}
 
@@ -64,11 +64,11 @@ class Training:
 
     Attributes:
         name: of the stage; empty for the training that counts.
-        folder: what it leaves behind is put there.
+        folder: for its output.
         data: prepared folder; None where the task draws its data.
-        settings: its options, but for those that depend on machine and folder.
+        settings: its options, except those that depend on machine and folder.
         machine_settings: options that depend on the machine.
-        start: parameters that it starts from.
+        start: checkpoint whose parameters it starts from.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Training:
 
     @property
     def updates(self) -> int | None:
-        """How many there will be, if that is known."""
+        """Number of updates, if known."""
         limit = str(self.settings.get("max-update"))
         return int(limit) if limit.isdecimal() else None
 
@@ -114,7 +114,7 @@ def plan(
     trainings: list[Training] = []
     start: Path | None = None
     for stage in stages(experiment, choice):
-        # The same everywhere, so that a run may go on on another machine, and what is there.
+        # Options for one GPU, the same everywhere so that a run can move, and for this machine.
         portable, here = (
             _options(compose(experiment, choice, stage, gpus)) for gpus in (1, machine.gpus)
         )
@@ -173,7 +173,7 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
     options: dict[str, list[str]] = {}
     name = ""
     for word in line:
-        if word == "--":  # scripts that add options of their own write it again
+        if word == "--":  # scripts that append their own options repeat it
             continue
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")

@@ -14,12 +14,12 @@ COSTS = "costs.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What `sut-macs` counts of a model, in training and without the backward pass.
+    """Counts of `sut-macs` for a model in training mode, without the backward pass.
 
     Attributes:
         params: number of parameters.
         macs: MACs for each example, attention products included.
-        examples: of how many training examples this is the mean.
+        examples: number of training examples in the mean.
     """
 
     params: int

@@ -1,4 +1,4 @@
-"""CSV files of ours: written whole or not at all, with line feeds between the rows."""
+"""Our CSV files: written atomically, with line feeds between the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sut_data.files import written_whole
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-    """Write rows below their columns; a file of that name is replaced only by a whole one.
+    """Write a header and rows; an existing file is replaced atomically.
 
     Args:
         path: of the file.
@@ -28,10 +28,10 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, ob
 
 
 class _LineFeeds:
-    """Ends the rows that a writer of CSV writes with a line feed.
+    """Ends the rows of a CSV writer with a line feed.
 
-    The writer itself knows other ends, but some versions of Python quote a carriage return in a
-    value only if it is part of them.
+    `csv.writer` has an option for line ends, but some versions of Python quote a carriage return
+    in a value only if the line end contains one.
     """
 
     def __init__(self, file: TextIO) -> None:

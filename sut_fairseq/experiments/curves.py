@@ -16,9 +16,9 @@ from sut_fairseq.experiments.records import LOG
 
 CURVE = "curve.csv"
 TRAIN = "train"
-# fairseq counts these beside the losses and scores of a set.
+# Counts that fairseq logs besides the losses and scores of a set.
 _COUNTS = frozenset({"bsz", "num_updates", "ppl", "wpb", "wps"})
-# These beside those of training: about the machine, or settings.
+# Further values that it logs for training: figures of the machine, or settings.
 _OF_TRAINING = frozenset(
     {"clip", "gb_free", "gnorm", "loss_scale", "train_wall", "ups", "update", "wall", "epoch"}
 )
@@ -30,11 +30,11 @@ _TRAIN_INNER = "train_inner"  # the training set, every --log-interval updates
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A number after so many updates.
+    """A logged number of a training at one update.
 
     Attributes:
-        update: how many.
-        subset: on which set; `train`: of the batches since the point before.
+        update: number of updates so far.
+        subset: the set it is measured on; `train`: the batches since the previous point.
         measure: such as `nll_loss`, in bits per token, or `exact_match`, in per cent.
         value: the number.
     """
@@ -46,17 +46,16 @@ class Point:
 
 
 def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Point]:
-    """The points that a log holds, in order; the log is in fairseq's JSON or its plain format.
+    """The points in a log, in order; the log is in fairseq's JSON or its plain format.
 
     It is what fairseq-train prints, or what it writes with `--log-file`.
 
-    Where a training was interrupted and went on, updates that were made twice count once, as they
-    were made the last time.
+    If a resumed training repeated some updates, only their last values count.
 
     Args:
         lines: of the log.
-        all_of_training: of the training set not only the losses, but whatever the criterion logs;
-            the means of whole epochs, too, of what is logged at no other time.
+        all_of_training: for the training set, return not only the losses but everything that the
+            criterion logs, including epoch means of what is logged at no other time.
     """
     found: dict[tuple[int, str, str], float] = {}
     epochs: dict[tuple[int, str, str], float] = {}
@@ -84,7 +83,7 @@ def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Poi
 
 
 def _logger_of(text: str) -> str:
-    """Whose entry a line of fairseq's `--log-file` is, which says nothing but the entry."""
+    """The logger of a line of fairseq's `--log-file`, which holds only the entry itself."""
     of_subset = _OF_SUBSET.search(text)
     if of_subset:
         return of_subset[1] or of_subset[2]
@@ -92,7 +91,7 @@ def _logger_of(text: str) -> str:
 
 
 def _entry(logger: str, text: str) -> dict[str, float]:
-    """The numbers on a line of a log, by name; none if it is no line of a set."""
+    """The numbers on a line of a log, by name; empty if the line is not about a set."""
     numbers = {}
     for name, value in _pairs(logger, text):
         try:
@@ -103,9 +102,9 @@ def _entry(logger: str, text: str) -> dict[str, float]:
 
 
 def _pairs(logger: str, text: str) -> Iterable[Sequence[Any]]:
-    """Names and what stands behind them.
+    """Pairs of a name and its value.
 
-    All names but those of `train_inner` have the name of their set before them in JSON.
+    In JSON, all names except those of `train_inner` are prefixed with the name of their set.
     """
     start = "" if logger == _TRAIN_INNER else f"{logger}_"
     if text.startswith("{"):
@@ -129,12 +128,12 @@ def _pairs(logger: str, text: str) -> Iterable[Sequence[Any]]:
 
 
 def read_curve(run: Path, *, all_of_training: bool = False) -> list[Point]:
-    """The curve of a run: from its log, or from the file that was kept of it; empty without both.
+    """The curve of a run, from its log or else from its kept curve file; empty without both.
 
-    `all_of_training` is that of `read_log`.
+    For `all_of_training` see `read_log`.
 
     Raises:
-        InputError: if that file is damaged.
+        InputError: if the curve file is damaged.
     """
     log, kept = run / LOG, run / CURVE
     if log.is_file():

@@ -1,4 +1,4 @@
-"""Evaluations of runs by groups of sentences: calls of `sut-evaluate`, and what is kept of them."""
+"""Evaluations of runs by groups of sentences: calls of `sut-evaluate`, and their stored results."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SUFFIX = ".evaluation.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a user wants of an evaluation.
+    """The evaluation that a user asks for.
 
     Attributes:
-        data: another prepared folder than that of the training.
+        data: a prepared folder other than that of the training.
         subset: which set.
         by: column that makes groups.
         alpha_threshold: halting threshold; None: that of the training.
-        thresholds: many of them, for a sweep.
+        thresholds: halting thresholds of a sweep.
         steps: of the encoder; None: as many as in the training.
-        search: really generate.
-        max_sentences: only the first ones.
+        search: generate, instead of running the model on the references.
+        max_sentences: evaluate only so many, the first ones.
     """
 
     data: str | None = None
@@ -47,12 +47,12 @@ class Asked:
 
     @property
     def plain(self) -> bool:
-        """Whether the model runs as it was trained, on all sentences of the data it is for."""
+        """Whether the model runs as it was trained, on all sentences of its own data."""
         changed = (self.alpha_threshold, self.steps, self.max_sentences, self.data)
         return not self.thresholds and all(one is None for one in changed)
 
     def name(self) -> str:
-        """Of the files of its results."""
+        """Name of the files with its results, without the ending."""
         parts = [
             self.subset,
             f"by-{self.by}" if self.by else "",
@@ -68,7 +68,7 @@ class Asked:
 
 
 def _exactly(number: float) -> str:
-    """A number in as few digits as tell it from all others."""
+    """A short text that reads back as the same number."""
     short = f"{number:g}"
     return short if float(short) == number else repr(number)
 
@@ -78,13 +78,14 @@ class Evaluated:
     """The file of an evaluation.
 
     Attributes:
-        asked: what it is of.
+        asked: what was asked for.
         data: what the model was run on.
-        added: a digest of the set, if it was added to the data later: theirs does not cover it.
-        measure: what `percent` is of, in words.
-        rows: cells by column, as in the CSV file; `group` and `percent` are among the columns.
-        code: the program.
-        when: it began, before the checkpoint was read; time in UTC.
+        added: a digest of the set, if it was added to the data later: that of `data` excludes it.
+        measure: what `percent` measures, in words.
+        rows: cells by column, as in the CSV file; `group` and `percent` (of a regression
+            `absolute_error`) are among the columns.
+        code: that ran it.
+        when: time in UTC when it began, before the checkpoint was read.
     """
 
     asked: Asked
@@ -96,11 +97,11 @@ class Evaluated:
     when: str
 
     def measures(self) -> list[str]:
-        """Which of the columns of results (`MEASURES`) there are."""
+        """The result columns (keys of `MEASURES`) that the rows have."""
         return [name for name in MEASURES if any(row.get(name) for row in self.rows)]
 
     def values(self, measure: str = "percent") -> dict[str, float]:
-        """Results by group; of a sweep, on all sentences by threshold. Rows may have none."""
+        """Results by group, or of a sweep by threshold on all sentences. Rows may lack them."""
         rows = [row for row in self.rows if row.get(measure)]
         if not self.asked.thresholds:
             return {row["group"]: float(row[measure]) for row in rows}
@@ -114,26 +115,26 @@ class Evaluated:
         }
 
     def sentences(self) -> dict[str, int]:
-        """How many each group has, where that is counted."""
+        """Number of sentences by group, where it is counted."""
         if self.asked.thresholds:
             return {}
         return {row["group"]: int(row["sentences"]) for row in self.rows if row.get("sentences")}
 
 
 def usual_measure(experiment: Experiment) -> str:
-    """What the per cent of its evaluations are of, in words."""
+    """What the percentages of its evaluations measure, in words."""
     if experiment.evaluation.kind == "translation":
         return "BLEU and chrF"
     return _measure_of_groups(experiment)
 
 
 def _measure_of_groups(experiment: Experiment) -> str:
-    """What the per cent of `sut-evaluate` are of, in words."""
+    """What the percentages of `sut-evaluate` measure, in words."""
     return "exact match" if experiment.task.startswith("translation") else "accuracy"
 
 
 def usual_column(experiment: Experiment) -> str | None:
-    """What makes the groups of an evaluation unless the user says otherwise."""
+    """The column that makes the groups of an evaluation by default."""
     return SCORE if experiment.evaluation.kind == "translation" else experiment.evaluation.by
 
 
@@ -153,10 +154,10 @@ def checkpoint_of(run: Path, record: Record, experiment: Experiment) -> Path:
 
 
 def data_of(record: Record, other: str | Path | None) -> Data:
-    """What a run is evaluated on: another prepared folder, or that of its training.
+    """The data that a run is evaluated on: another prepared folder, or that of its training.
 
     Raises:
-        InputError: if there is none, or that of the training holds other data by now.
+        InputError: if there is no such folder, or that of the training holds other data by now.
     """
     if other is not None:
         return provenance.describe_data(Path(other))
@@ -170,19 +171,19 @@ def data_of(record: Record, other: str | Path | None) -> Data:
 
 
 def is_its_own(record: Record, data: Data, subset: str) -> bool:
-    """Whether data are those of a run's training, wherever they lie now.
+    """Whether data are those of a run's training, wherever they are stored now.
 
-    Two copies of them may have been given different sets of the same name, which are not the same.
+    Sets of the same name that were added to two copies of the data later may differ.
     """
     there, here = (provenance.added_set(Path(one.folder), subset) for one in (record.data, data))
     return data.digest == record.data.digest and there in ("", here)
 
 
 def check_name(run: Path, asked: Asked, data: Data) -> None:
-    """Refuse to replace results on another folder whose name ends alike, as their files' names do.
+    """Refuse to replace results on another folder of the same base name: the files are named by it.
 
     Raises:
-        InputError: if there are results by this name on other data from another folder.
+        InputError: if there are results under this name on other data from another folder.
     """
     path = run / f"{asked.name()}{SUFFIX}"
     if not path.is_file():
@@ -205,7 +206,7 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
         run: folder of the run.
         record: of the run.
         experiment: of the run.
-        asked: what is wanted.
+        asked: the evaluation.
 
     Raises:
         InputError: if the run has no checkpoint yet, its data have changed, or the results would
@@ -266,7 +267,7 @@ def write(run: Path, name: str, evaluated: Evaluated) -> None:
 
 
 def _check_rows(evaluated: Evaluated, path: Path) -> None:
-    """Refuse rows without a group, and results that are no numbers.
+    """Refuse rows without a group, and results that are not numbers.
 
     Raises:
         InputError: naming the file.
@@ -284,10 +285,10 @@ def _check_rows(evaluated: Evaluated, path: Path) -> None:
 
 
 def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
-    """The evaluations of what a run is now, the plain ones first, without a search before with.
+    """The evaluations of a run as it is now: plain ones first, those without search before others.
 
-    Those made before its training went on are of other parameters and left out, as are those that
-    say they are on its data and are on others.
+    Those made before its training continued are of other parameters and are left out. So are those
+    that claim to be on the run's data but are on other data.
     """
     found = []
     for path in sorted(run.glob(f"*{SUFFIX}")):

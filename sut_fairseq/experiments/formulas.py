@@ -27,7 +27,7 @@ _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 
 def _ceil(value: float) -> float:
-    """The next whole number; without a limit of updates there is none."""
+    """The value rounded up; infinity, without a limit of updates, stays as it is."""
     return math.ceil(value) if math.isfinite(value) else value
 
 
@@ -40,14 +40,14 @@ def is_formula(value: object) -> bool:
 
 
 def evaluate(formula: str, names: Mapping[str, float]) -> int:
-    """The whole number that a formula stands for.
+    """The value of a formula, a whole number.
 
     Args:
         formula: with its `=`.
         names: values of `updates` (infinite where a training has no limit), `devices` and `single`.
 
     Raises:
-        InputError: for anything that is no such formula, or has no whole number as its value.
+        InputError: if it is not such a formula, or its value is not a whole number.
     """
     try:
         value = _value(ast.parse(formula[1:].strip(), mode="eval").body, names)

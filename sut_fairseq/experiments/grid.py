@@ -23,13 +23,13 @@ GRID = FOLDER / MATRIX / "_grid.yaml"
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A task; `_grid.yaml` explains what stands where.
+    """A task; `_grid.yaml` explains the keys.
 
     Attributes:
         title: heading.
         score: what is measured, in words.
-        groups: those of the evaluation that count, together; none: all sentences.
-        impossible: why rows cannot be run, by row.
+        groups: groups of the evaluation that count, taken together; none: all sentences.
+        impossible: by row, why it cannot be run.
     """
 
     title: str
@@ -60,7 +60,7 @@ class Grid:
         """The part of the matrix with these rows and columns; None: all.
 
         Raises:
-            InputError: for one that there is not.
+            InputError: for an unknown row or column.
         """
         for name in rows or ():
             check_name("the matrix has the rows", name, list(self.rows))
@@ -69,11 +69,11 @@ class Grid:
         return self._part(set(rows or self.rows), set(columns or self.columns))
 
     def with_those_of(self, cells: Iterable[tuple[str, str]], whole: Grid) -> Grid:
-        """This part of the matrix, and rows and columns of further cells.
+        """This part of the matrix, extended by the rows and columns of further cells.
 
         Args:
             cells: model and name of the experiment.
-            whole: the whole matrix; cells of no row and column of it are left out.
+            whole: the whole matrix; cells that are not in it are left out.
         """
         columns = {whole.experiment(column).name: column for column in whole.columns}
         more = [
@@ -94,7 +94,7 @@ def read_grid(path: Path = GRID) -> Grid:
     """Read the file of the matrix.
 
     Raises:
-        InputError: if something in it is not as it should be.
+        InputError: if something in it is invalid.
     """
     content, place = read_yaml(path)
     grid = build(Grid, content, place)
@@ -113,7 +113,7 @@ def runs(
     out: Path,
     only_listed: bool = False,
 ) -> list[Run]:
-    """The runs of all cells that are possible, one whole matrix after the other, by seed.
+    """The runs of all possible cells: the whole matrix with one seed, then with the next.
 
     Args:
         grid: which cells.
@@ -122,10 +122,10 @@ def runs(
         updates: replaces the number of updates that the files have.
         out: a run is in `out/COLUMN/ROW-seed-N`; if size is not the first one, in
             `out/COLUMN/ROW-SIZE-seed-N`.
-        only_listed: they will not be run, so data may be missing.
+        only_listed: the runs are only listed, so data may be missing.
 
     Raises:
-        InputError: for a size that there is not, or data that are not prepared or others.
+        InputError: for an unknown size, or data that are missing or not those of the column.
     """
     experiments = {name: grid.experiment(name) for name in grid.columns}
     choices = {row: Choice(row, size, updates=updates) for row in grid.rows}
@@ -166,6 +166,6 @@ def runs(
 
 
 def _data(experiment: Experiment) -> Data:
-    """The prepared folder of a column; without a digest if it is not there."""
+    """The prepared folder of a column; without a digest if it does not exist."""
     folder = folder_of(experiment, None).resolve()
     return provenance.describe_data(folder) if folder.is_dir() else Data(folder=str(folder))

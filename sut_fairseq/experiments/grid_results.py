@@ -29,13 +29,13 @@ _SPECIAL = "†"
 
 @dataclass(frozen=True)
 class Cell:
-    """What is known of a model on a task.
+    """The results of a model on a task.
 
     Attributes:
-        row, column: which.
+        row, column: its place in the matrix.
         scores: in per cent, by seed.
         group: the runs; None without any.
-        costs: of the first of them.
+        costs: of the first run with costs.
         remark: why there is no score, or what is special about it.
         text: what the table says where there is no score.
     """
@@ -50,12 +50,12 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """Of all seeds; None without a score."""
+        """Mean over all seeds; None without a score."""
         return statistics.fmean(self.scores.values()) if self.scores else None
 
     @property
     def deviation(self) -> float | None:
-        """Of a sample; None for less than two seeds."""
+        """Sample standard deviation; None for fewer than two seeds."""
         return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
 
     def __str__(self) -> str:
@@ -104,7 +104,7 @@ class Table:
 
 
 def table(grid: Grid, groups: Sequence[Group], size: str) -> Table:
-    """The matrix that these runs make."""
+    """The matrix with the results of these runs."""
     columns = grid.columns.items()
     experiments = {name: grid.experiment(name) for name in grid.columns}
     cells = [
@@ -130,7 +130,7 @@ def _cell(
         for group in groups
         if (group.experiment.path, group.first.model, group.first.size) == wanted
     ]
-    # Whole trainings before those that were cut short, more seeds before fewer.
+    # Full trainings are preferred to shortened ones, and more seeds to fewer.
     best = max(
         found, key=lambda one: (bool(one.scores), not one.remark, len(one.scores)), default=None
     )
@@ -166,14 +166,14 @@ def _score(
 
 
 def _why(group: Group) -> str:
-    """Why there is no score of runs."""
+    """Why these runs have no score."""
     if any(record.finished() for record in group.runs.values()):
         return "not evaluated"
     return "not finished" if any(one.sessions for one in group.runs.values()) else NOT_RUN
 
 
 def _cut_short(record: Record, experiment: Experiment) -> str:
-    """What distinguishes a run from those of its file."""
+    """What distinguishes a run from those that its experiment's file describes."""
     data = record.data
     remarks = {
         f"other data ({data.dataset} {data.split})": not is_about(experiment, data),
@@ -186,7 +186,7 @@ def _cut_short(record: Record, experiment: Experiment) -> str:
 
 
 def _seconds(group: Group | None) -> float:
-    """Of training, the mean over finished seeds."""
+    """Seconds of training, the mean over finished seeds."""
     times = [one.seconds for one in group.runs.values() if one.finished()] if group else []
     return statistics.fmean(times) if times else 0.0
 
@@ -197,7 +197,7 @@ def write_rows(table: Table, path: Path) -> None:
 
 
 def markdown(table: Table) -> str:
-    """The table with what its columns are, the costs, and the runs."""
+    """The table with an explanation of its columns, the costs, and the runs."""
     grid = table.grid
     heads = ["model", *(column.title for column in grid.columns.values())]
     best = [_best(line) for line in zip(*table.cells)]
@@ -231,7 +231,7 @@ def markdown(table: Table) -> str:
 
 
 def _best(cells: Sequence[Cell]) -> set[str]:
-    """How the table shows the highest score of whole trainings; several with ties."""
+    """The highest score of full trainings, as the table shows it; several texts with ties."""
     scored = [cell for cell in cells if cell.mean and not cell.remark]
     highest = max((f"{cell.mean:.1f}" for cell in scored), key=float, default="")
     return {str(cell) for cell in scored if f"{cell.mean:.1f}" == highest}

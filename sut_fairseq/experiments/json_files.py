@@ -1,4 +1,4 @@
-"""JSON files of ours: read with a clear error, written whole or not at all."""
+"""Our JSON files: read with clear errors, written atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sut_fairseq.errors import InputError
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file of ours.
+    """Read one of our JSON files.
 
     Raises:
         InputError: if it is damaged.
@@ -23,6 +23,6 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file; a file of that name is replaced only by a whole one."""
+    """Write a JSON file; an existing file is replaced atomically."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
 """What is kept of a run for good: its record, results and curve, without checkpoints and logs.
 
-A folder that is kept is read like that of the run. Its files name no folder of the machine, but for
-the file of a user's own experiment: it is read, too.
+A kept folder is read like that of the run. Its files contain no paths of the machine, except that
+of a user's own experiment file, which is read, too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from sut_fairseq.experiments.typed import Place, build
 def keep(run: Path, folder: Path) -> Path:
     """Write what is kept of a run into `folder/EXPERIMENT/DATA-RUN`, and return that folder.
 
-    Kept before, it is kept as it is now. Files that others put there stay.
+    If the run was kept before, it is updated. Other files in the folder stay.
 
     Raises:
-        InputError: if it is no run, one that has not come to its end, or another run is kept there.
+        InputError: if it is not a run, is not finished, or another run is kept there.
     """
     record = read_record(run)
     if not record.finished():
@@ -45,22 +45,22 @@ def keep(run: Path, folder: Path) -> Path:
         (kept / gone).unlink()
     for path, document in documents.items():
         write_json(kept / path.name, document)
-    if curve := read_curve(run):  # a log that was deleted takes no curve with it
+    if curve := read_curve(run):  # the curve outlives a deleted log
         write_curve(kept, curve)
     return kept
 
 
 def _documents(run: Path) -> list[Path]:
-    """What is kept of a run besides its curve."""
+    """The files to keep of a run, besides its curve."""
     files = [run / RECORD, run / COSTS, *sorted(run.glob(f"*{SUFFIX}"))]
     return [path for path in files if path.is_file()]
 
 
 def _check_same(kept: Path, record: Record, run: Path) -> None:
-    """Refuse to replace what is kept of another run of the same name.
+    """Refuse to replace another kept run of the same name.
 
-    A repetition has the same settings: when the first session began tells them apart. One whose
-    length was changed is the same run.
+    A repetition has the same settings, but its first session began at another time. A run whose
+    length was changed is still the same run.
     """
     if not (kept / RECORD).is_file():
         return
@@ -76,15 +76,15 @@ def _check_same(kept: Path, record: Record, run: Path) -> None:
 
 
 def _name(run: Path, record: Record) -> str:
-    """Of the folder that is kept: that of the run, and of its data unless it says them."""
+    """Name of the kept folder: that of the run, after that of its data unless it begins with it."""
     own, data = run.resolve().name, Path(record.data.folder).name or record.data.split
     return own if own.startswith(data) else f"{data}-{own}"
 
 
 def _without_folders(document: Any) -> Any:
-    """A JSON document whose absolute paths begin with the last folders that say something.
+    """A JSON document with its absolute paths shortened to their last, informative parts.
 
-    Rows of results are left as they are: what begins with a slash there is data.
+    Rows of results are left as they are: text that begins with a slash is data there.
     """
     if isinstance(document, dict):
         return {
@@ -99,7 +99,7 @@ def _without_folders(document: Any) -> Any:
 
 
 def _relative(path: Path) -> str:
-    """A path from the working folder on; of another place, its last two parts."""
+    """A path relative to the working folder; of one outside it, the last two parts."""
     here = Path.cwd()
     if path.is_relative_to(here):
         return str(path.relative_to(here))

@@ -1,7 +1,7 @@
 """The pages of `docs/results`: a first table of all experiments, and a page for each of them.
 
-They are made from the records of runs alone. What was tried, and what is thought of it, is text of
-`NOTES`, a file for each experiment, which its page takes in.
+They are generated from the records of runs alone. What was tried, and what to make of it, is in
+`NOTES`, in a file for each experiment that its page includes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PICTURES = Path("pictures")
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """How the pictures are drawn, each into a file.
+    """Functions that draw the pictures, each into a file.
 
     Attributes:
-        curves: of an experiment's runs; says whether there were any.
-        trade_offs: what their threshold sweeps found; says whether there were any.
-        table: a summary.
-        matrix: the scores of the matrix.
+        curves: draws those of an experiment's runs; returns whether there were any.
+        trade_offs: draws the results of their threshold sweeps; returns whether there were any.
+        table: draws a summary.
+        matrix: draws the scores of the matrix.
     """
 
     curves: Callable[[Sequence[Group], Path], bool]
@@ -49,7 +49,7 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
     Args:
         groups: of runs.
         folder: to write to, such as `docs/results`.
-        draw: how.
+        draw: draws the pictures.
 
     Returns:
         the pages.
@@ -73,7 +73,7 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
 
 
 def _experiments(groups: Sequence[Group]) -> list[Experiment]:
-    """Those of the package, then the users' own ones that there are runs of."""
+    """The experiments of the package, then users' own ones that have runs."""
     experiments = {name: read(name) for name in known()}
     for group in groups:
         one = group.experiment
@@ -95,7 +95,7 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _matrix(groups: Sequence[Group], folder: Path, draw: Draw) -> str:
-    """The matrix, of the first size of its columns; its rows as a CSV file beside the page."""
+    """The page of the matrix, in the first size of its columns; its rows go into a CSV file."""
     grid = read_grid()
     size = next(iter(grid.experiment(next(iter(grid.columns))).sizes))
     table = grid_results.table(grid, groups, size)

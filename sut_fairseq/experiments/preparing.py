@@ -22,7 +22,7 @@ PROGRAM = (sys.executable, "-m", "sut_data")  # `sut-prepare`, of this environme
 
 
 def split_of(experiment: Experiment, split: str | None) -> str:
-    """The split that is meant; the experiment's first one unless the user says otherwise.
+    """The chosen split; by default the experiment's first one.
 
     Raises:
         InputError: if there is none of that name.
@@ -43,14 +43,14 @@ def split_of(experiment: Experiment, split: str | None) -> str:
 
 
 def folder_of(experiment: Experiment, split: str | None) -> Path:
-    """Where the data lie unless the user says otherwise: one folder for each split."""
+    """The default folder of the data: one for each split."""
     name = split_of(experiment, split)
     own = Path(experiment.name).name  # columns of the matrix have the name of their folder
     return FOLDER / (f"{own}-{name}" if len(experiment.splits) > 1 else own)
 
 
 def by_option(words: Sequence[str]) -> dict[str, list[str]]:
-    """Words of `sut-prepare` by the option that they belong to; `--bpe=9` is `--bpe 9`."""
+    """Arguments of `sut-prepare` by option; `--bpe=9` is `--bpe 9`."""
     found: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -76,13 +76,13 @@ def prepare(
         split: which of them; None: the first one.
         out: folder; None: the usual one.
         more: further options of `sut-prepare`.
-        program: what is called.
+        program: the command to call.
 
     Returns:
         the folder.
 
     Raises:
-        InputError: if they could not be made, or a further option makes others of them.
+        InputError: if the data could not be made, or a further option would change them.
     """
     if experiment.generate:
         raise InputError(
@@ -111,12 +111,12 @@ def prepare(
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command and return its status; if this process is told to stop, it is told so too."""
-    with uninterrupted():  # a signal must find the process that it is passed on to
+    """Run a command and return its exit status; if this process is told to stop, stop it, too."""
+    with uninterrupted():  # no signal before there is a process to pass it on to
         process = subprocess.Popen(command, env=environment)
     with process:
         try:
             return process.wait()
         except BaseException:
-            process.terminate()  # by which it tidies up
+            process.terminate()  # on which it cleans up
             raise

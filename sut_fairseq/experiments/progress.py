@@ -18,7 +18,7 @@ VALIDATED = {"valid_exact_match": "exact match", "valid_accuracy": "accuracy"}
 
 
 class Progress:
-    """A bar that follows a training; there is none where standard error is no terminal.
+    """The progress bar of a training; hidden unless standard error is a terminal.
 
     Args:
         total: number of updates, if it is known.
@@ -40,7 +40,7 @@ class Progress:
         self._bar.close()
 
     def read(self, line: str) -> None:
-        """Take in a line of the log; lines without metrics change nothing."""
+        """Update the bar from a line of the log; lines without metrics change nothing."""
         # Log lines have a prefix before the JSON object; all else is in the log file.
         start = line.find('{"epoch"')
         if start < 0:

@@ -32,14 +32,14 @@ _READ = (".bin", ".idx")  # what fairseq-train reads besides the dictionaries
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """A prepared folder, or what a task draws itself.
+    """A prepared folder, or data that a task draws itself.
 
     Attributes:
-        folder: where it lay; empty where there is none.
+        folder: its path at the time; empty where there is none.
         dataset, split: what `sut-prepare` calls them; empty for other folders.
         limited: whether examples were left out of it.
-        options: of `sut-prepare`, by which its sets are others than the usual ones.
-        digest: of its list of files and its dictionaries, or of the options of what is drawn.
+        options: options of `sut-prepare` that make its sets differ from the usual ones.
+        digest: of its list of files and its dictionaries, or of the options of drawn data.
     """
 
     folder: str
@@ -52,8 +52,7 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """The program: its version, and where it is a git checkout its commit and whether tracked
-    files differ from that."""
+    """The code: its version and, in a git checkout, its commit and whether tracked files differ."""
 
     version: str
     commit: str | None = None
@@ -67,10 +66,10 @@ class Code:
 
 @dataclass(frozen=True, kw_only=True)
 class Computer:
-    """What a training ran on.
+    """The machine that a training ran on.
 
     Attributes:
-        tf32: whether the GPUs multiply float32 numbers rounded to TF32.
+        tf32: whether the GPUs round float32 numbers to TF32 in matrix products.
     """
 
     processor: str
@@ -89,7 +88,7 @@ class Computer:
 
 
 def stamp_of(data: Path) -> dict[str, Any]:
-    """What `sut-prepare` wrote about a prepared folder; nothing for other folders.
+    """The stamp that `sut-prepare` wrote into a prepared folder; empty for other folders.
 
     Raises:
         InputError: if it is damaged.
@@ -109,7 +108,7 @@ def describe_data(data: Path) -> Data:
     """What a prepared folder holds.
 
     Raises:
-        InputError: if it is none, or not whole any more.
+        InputError: if it is not a prepared folder, or files are missing or of another size.
     """
     dictionaries = sorted(data.glob("dict.*.txt"))
     if not dictionaries:
@@ -124,11 +123,11 @@ def describe_data(data: Path) -> Data:
             )
     digest = hashlib.sha256()
     if stamp:
-        # Neither sets that were added later nor another version of the programs or other options
-        # that came to the same text change what is trained on.
+        # The training data do not change with sets that were added later, with another version of
+        # the programs, or with other options that gave the same text.
         unread = ("recipe", "options")
         made = {key: value for key, value in without_added(stamp).items() if key not in unread}
-        # How much of a set the training text has too follows from both.
+        # How much of a set is also in the training text follows from the two texts.
         shared = Counts._fields.index("trained")
         if "counts" in made:
             made["counts"] = {split: row[:shared] for split, row in made["counts"].items()}
@@ -158,16 +157,16 @@ def added_set(data: Path, subset: str) -> str:
 
 
 def _usual_log(path: Path) -> bytes:
-    """What fairseq-preprocess logs of one process without tensorboardX.
+    """The log of fairseq-preprocess as one process without tensorboardX would write it.
 
-    Its log is among the files of a stamp, and neither of the two changes the data.
+    The log is among the files of a stamp, but neither of these two changes the data.
     """
     text = re.sub(rb"\bworkers=\d+", b"workers=1", path.read_bytes())
     return _ADVERTISEMENT + text.replace(_ADVERTISEMENT, b"")
 
 
 def describe_drawn(dataset: str, split: str, options: Mapping[str, Any]) -> Data:
-    """What a task draws with these options."""
+    """The data that a task draws with these options."""
     digest = hashlib.sha256(json.dumps(options, sort_keys=True).encode())
     return Data(folder="", dataset=dataset, split=split, digest=digest.hexdigest()[:16])
 
@@ -185,7 +184,7 @@ def describe_code() -> Code:
             return None
         return done.stdout.strip()
 
-    # An installed package may lie within somebody else's checkout.
+    # An installed package may be inside the checkout of another project.
     if not (root / ".git").exists():
         return Code(version=version("sut_fairseq"))
     changes = git("status", "--porcelain", "--untracked-files=no")
@@ -197,7 +196,7 @@ def describe_code() -> Code:
 
 
 def describe_computer(threads: str, gpus: int) -> Computer:
-    """This machine.
+    """Describe this machine.
 
     Args:
         threads: how many the training may use.

@@ -9,11 +9,11 @@ from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.schema import Experiment
 
 ALL = "all"  # the group of all sentences
-_OWN_TEXT = "parallel_text"  # what sut-prepare makes of a user's text does not name a data set
+_OWN_TEXT = "parallel_text"  # data that sut-prepare makes from a user's text name no data set
 
 
 def is_usual(experiment: Experiment, data: Data) -> bool:
-    """Whether data are those that an experiment is about: whole, and prepared as its file says."""
+    """Whether data are those of an experiment: whole, and prepared as its file says."""
     if (data.dataset or _OWN_TEXT) != (experiment.dataset or _OWN_TEXT) or data.limited:
         return False
     # A stamp without the name of a data set has no options either.
@@ -21,9 +21,9 @@ def is_usual(experiment: Experiment, data: Data) -> bool:
 
 
 def _options(experiment: Experiment, split: str) -> list[set[str]]:
-    """The options that make other sets than the usual ones, as a stamp would have them.
+    """The options that change the usual sets, as a stamp records them.
 
-    Those of a split; where its name is not one of the file's, those of each split.
+    They are those of the split or, if the file has no split of that name, those of each split.
     """
     lines = experiment.prepare
     found = []
@@ -35,7 +35,7 @@ def _options(experiment: Experiment, split: str) -> list[set[str]]:
 
 
 def is_about(experiment: Experiment, data: Data) -> bool:
-    """Whether data are of the data set and a split of an experiment, as far as they say that."""
+    """Whether data are of an experiment's data set and one of its splits, or name none."""
     if not data.dataset:
         return True
     return data.dataset == experiment.dataset and data.split in ("", *experiment.prepare)
@@ -48,7 +48,7 @@ def tables(
 
     Args:
         experiment: whose file holds them.
-        data: what was evaluated; other data than the published ones have no numbers.
+        data: what was evaluated; only the data of the paper have numbers.
         subset: which set of it.
         by: the column that makes groups.
     """
@@ -74,6 +74,6 @@ def published(
 ) -> dict[str, float]:
     """Numbers of one model by group; nothing where the paper has none.
 
-    They are of the whole model: one `without` some part of it has none.
+    They are for the whole model: a model `without` one of its parts has none.
     """
     return {} if without else tables(experiment, data, subset, by).get(model, {})

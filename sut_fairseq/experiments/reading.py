@@ -26,7 +26,7 @@ from sut_fairseq.experiments.typed import Place, build, nearest, read_yaml
 
 FOLDER = Path(__file__).resolve().parent
 _SUFFIXES = (".yaml", ".yml")
-_SHARED = "_"  # names of files that are there to be extended begin with it
+_SHARED = "_"  # prefix of files that are only meant to be extended
 _EXAMPLE = "example"
 MATRIX = "matrix"  # folder of its columns
 KINDS = ("groups", "translation", "regression")
@@ -63,7 +63,7 @@ def read(name: str) -> Experiment:
         name: of an experiment of this package, or the path of a file.
 
     Raises:
-        InputError: if there is none, or something in its files is not as it should be.
+        InputError: if there is none, or something in its files is invalid.
     """
     path = Path(name)
     if not is_file(name):
@@ -84,9 +84,9 @@ def read(name: str) -> Experiment:
 
 
 def _collect(path: Path, documents: dict[Path, Document], below: tuple[Path, ...]) -> Place:
-    """Read a file after those that it extends, each once; its place.
+    """Read a file after those that it extends, each once; returns its place.
 
-    What a file extends is beside it or one of ours, so that a `scan.yaml` can extend our `scan`.
+    An extended file is beside it or one of ours, so that a `scan.yaml` can extend our `scan`.
     """
     content, place = read_yaml(path)
     document = build(Document, content if content is not None else {}, place)
@@ -111,7 +111,7 @@ def _collect(path: Path, documents: dict[Path, Document], below: tuple[Path, ...
 
 
 def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experiment:
-    """Put the documents together, but for settings, which `settings.compose` does."""
+    """Merge the documents, except for settings, which `settings.compose` merges."""
 
     def last(key: str, default: Any = None) -> Any:
         for document in reversed(documents.values()):
@@ -187,7 +187,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
 def _inherit(
     name: str, sizes: Mapping[str, Size], place: Place, below: tuple[str, ...] = ()
 ) -> Size:
-    """A size with the models and stages of the one that it is like.
+    """A size with the models and stages that it takes over by `like`.
 
     Raises:
         InputError: if there is no such size, or one is like itself.
@@ -208,7 +208,7 @@ def _inherit(
 
 
 def _check_stages(place: Place, stages: Sequence[Stage]) -> None:
-    """Refuse names that are no names of folders in that of a run, or not unique.
+    """Refuse names that are not unique, or that no folder of a stage can have.
 
     Raises:
         InputError: naming the stage.
@@ -229,10 +229,10 @@ def _check_summaries(
     sizes: dict[str, Size],
     place: Place,
 ) -> list[Summary]:
-    """Refuse models, splits, sizes and measures that there are not.
+    """Refuse unknown models, splits, sizes and measures.
 
     Raises:
-        InputError: naming those that there are.
+        InputError: listing the known ones.
     """
     for summary in summaries:
         at = f"{place / 'summaries'}: {summary.title}"
@@ -249,10 +249,10 @@ def _check_summaries(
 def _check_published(
     tables: list[Published], models: dict[str, str], place: Place
 ) -> list[Published]:
-    """Refuse models that there are not.
+    """Refuse unknown models.
 
     Raises:
-        InputError: naming those that there are.
+        InputError: listing the known ones.
     """
     for table in tables:
         for model in table.numbers:
@@ -261,10 +261,10 @@ def _check_published(
 
 
 def _check_claims(claims: list[Claim], models: dict[str, str], place: Place) -> list[Claim]:
-    """Refuse models and measures that there are not.
+    """Refuse unknown models and measures.
 
     Raises:
-        InputError: naming those that there are.
+        InputError: listing the known ones.
     """
     for claim in claims:
         at = f"{place / 'claims'}: {claim.shows}"

@@ -1,4 +1,4 @@
-"""What made the folder of a run: command, code, data and machine, in its file `run.json`."""
+"""The record of a run: command, code, data and machine, in the file `run.json` of its folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Session:
         command: the command line.
         started, ended: times in UTC.
         seconds: between the two.
-        outcome: running, finished, prolonged (finished, and the run was made longer afterwards),
+        outcome: running, finished, prolonged (finished, but the run was extended afterwards),
             interrupted (it was told to stop, and saved), failed, or killed.
     """
 
@@ -50,19 +50,19 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The file of a run.
+    """The record of a run, as in its file.
 
     Attributes:
         experiment: its name, or the path of the user's own file.
         model, size, without, seed: what was chosen.
-        updates: what --updates gave, if anything.
+        updates: value of --updates, if given.
         options: the user's own options of fairseq-train.
         data: what it was trained on.
-        trainings: options of fairseq-train by stage, but for those of machine and folder.
-        sessions: what was run, in this order.
+        trainings: options of fairseq-train by stage, except those of machine and folder.
+        sessions: in the order in which they ran.
         planned_before: the lengths that it had before `--change-length` or `--change-settings`,
-            each with the options that were changed there; until then it was trained with them, and
-            schedules of the learning rate followed these lengths.
+            each with the old values of the options that were changed then. Until then the run used
+            these options, and its learning rate schedules followed these lengths.
         settings_changed: whether more than the length was changed.
     """
 
@@ -80,7 +80,7 @@ class Record:
     settings_changed: bool = False
 
     def finished(self, stage: str = "", settings: Settings | None = None) -> bool:
-        """Whether a training, if given with these settings, has come to its end."""
+        """Whether a training is finished, with these settings if they are given."""
         before = self.trainings.get(stage, {})
         if settings is not None and differences({stage: before}, {stage: settings}):
             return False
@@ -88,7 +88,7 @@ class Record:
 
     @property
     def trained_until(self) -> str:
-        """When its training last went on, as far as that is known; such times compare as text."""
+        """When its last session ended, or else began; such times compare as text."""
         last = self.sessions[-1] if self.sessions else None
         return (last.ended or last.started) if last else ""
 
@@ -99,24 +99,24 @@ class Record:
 
     @property
     def computers(self) -> str:
-        """The machines it ran on, each once, by first use."""
+        """The machines it ran on, each once, in order of first use."""
         return _distinct(str(session.computer) for session in self.sessions)
 
     @property
     def codes(self) -> str:
-        """The versions of the code that trained it, each once, by first use."""
+        """The versions of the code that trained it, each once, in order of first use."""
         return _distinct(str(session.code) for session in self.sessions)
 
     @property
     def length(self) -> str:
-        """How many updates there are, or epochs, and for how many it was planned before."""
+        """Its length in updates or epochs, and the lengths that were planned before."""
         if not self.planned_before:
             return self.planned
         return f"{self.planned}, planned for {' and '.join(self.planned_before)} before"
 
     @property
     def own_length(self) -> str:
-        """Its length and the option that set it; empty where that is the size's, now and before."""
+        """Its length and the option that set it; empty if it was always that of the size."""
         if self.planned_before:
             return f"{self.length} (`{self.change_option}`)"
         return "" if self.updates is None else f"{self.length} (`--updates`)"
@@ -128,7 +128,7 @@ class Record:
 
     @property
     def planned(self) -> str:
-        """How many updates there are, or epochs."""
+        """Its length in updates or epochs."""
         options = self.trainings[""]
         if "max-update" in options:
             number = _whole(options["max-update"])
@@ -138,15 +138,17 @@ class Record:
 
     @property
     def all_updates(self) -> int | None:
-        """Updates of all stages; None where a number of epochs limits one."""
+        """Updates of all stages; None if one of them is limited by epochs only."""
         numbers = [_whole(options.get("max-update")) for options in self.trainings.values()]
         known = [number for number in numbers if number is not None]
         return sum(known) if len(known) == len(numbers) else None
 
     @property
     def amount(self) -> int | None:
-        """What all stages train on, in tokens or sentences as their batches are counted, at most;
-        None where a number of epochs limits one."""
+        """The most tokens or sentences, as batches are counted, that all stages can train on.
+
+        None if one of them is limited by epochs only.
+        """
         total = 0
         for options in self.trainings.values():
             batch = options.get("max-tokens", options.get("batch-size", 1))
@@ -158,7 +160,7 @@ class Record:
         return total
 
     def key(self) -> tuple[Any, ...]:
-        """What runs that differ in nothing but the seed have in common."""
+        """The key that runs have in common if they differ only in the seed."""
         trainings = {
             stage: {name: _plain(value) for name, value in options.items() if name != "seed"}
             for stage, options in self.trainings.items()
@@ -177,7 +179,7 @@ def now() -> datetime:
 
 
 def stamp(time: datetime | None = None) -> str:
-    """The time, or another one, to the second, as it stands in files."""
+    """A time, by default now, to the second, in the form used in files."""
     return (time or now()).isoformat(timespec="seconds")
 
 
@@ -185,7 +187,7 @@ def read_record(run: Path) -> Record:
     """The record of a run.
 
     Raises:
-        InputError: if the folder is that of no run.
+        InputError: if the folder is not that of a run.
     """
     path = run / RECORD
     if not path.is_file():
@@ -195,7 +197,7 @@ def read_record(run: Path) -> Record:
     record = build(Record, read_json(path), Place(path, {}))
     if "" not in record.trainings:
         raise InputError(f"{path} is damaged (no training in `trainings`): make the run again.")
-    # What counts as the machine's has grown.
+    # Older records hold options that by now count as the machine's.
     trainings = {stage: without_machine(options) for stage, options in record.trainings.items()}
     return replace(record, options=without_machine(record.options), trainings=trainings)
 
@@ -206,7 +208,7 @@ def write_record(run: Path, record: Record) -> None:
 
 
 def closed(folder: Path, session: Session) -> Session:
-    """A session that was killed without a word ended when its log did."""
+    """Close a session that was killed before it recorded its end: it ended when its log did."""
     if session.outcome != "running":
         return session
     log = folder / session.stage / LOG
@@ -221,19 +223,19 @@ def closed(folder: Path, session: Session) -> Session:
 
 
 def _last_words(log: Path, start: datetime) -> datetime:
-    """When a log ended that was begun after `start`."""
+    """When the log of a session that began at `start` ended."""
     written = datetime.fromtimestamp(log.stat().st_mtime, UTC)
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL))
         times = _TIME.findall(file.read().decode(errors="replace"))
-    # A copy of a folder may have been written later than its log says.
+    # In a copied folder, the file may be newer than its last entry.
     said = datetime.fromisoformat(times[-1]).astimezone(UTC) if times else written
     return said if start <= said <= written else written
 
 
 def has_saved(folder: Path, record: Record) -> bool:
     """Whether there is a checkpoint of any of the trainings of a run, damaged ones included."""
-    # Not by a search below the folder, which would not look into folders that are links.
+    # Not by a recursive search of the folder, which would not follow links to folders.
     return any(
         any((folder / stage / "checkpoints").glob("checkpoint*.pt*")) for stage in record.trainings
     )
@@ -243,7 +245,7 @@ def find_runs(folders: list[Path]) -> list[Path]:
     """The runs among these folders and below them, in order, each once; links are followed.
 
     Raises:
-        InputError: for a folder without any.
+        InputError: for a folder without runs.
     """
     found: dict[Path, None] = {}
     for folder in folders:
@@ -263,24 +265,24 @@ def holds_runs(folder: Path) -> bool:
 
 
 def _runs_below(folder: Path) -> Iterator[Path]:
-    """The folders of runs in a folder, or itself; each place once, though links lead in circles."""
+    """The folders of runs below a folder, or itself; each once, even if links are circular."""
     seen: set[str] = set()
     for place, inner, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(place)
         if real not in seen and RECORD in files:
             yield Path(place)
         if real in seen or RECORD in files:
-            inner.clear()  # nothing further down is looked at
+            inner.clear()  # do not search further down
         seen.add(real)
 
 
 def _whole(value: Value) -> int | None:
-    """A whole number; None where it is something else, which fairseq-train has refused."""
+    """A value as a whole number; None for anything else, which fairseq-train has refused."""
     return int(str(value)) if str(value).isdecimal() else None
 
 
 def _plain(value: Value) -> Value:
-    """A setting as it compares: on a command line a number is text, and 1e-3 is 0.001."""
+    """A setting in comparable form: on a command line a number is text, and 1e-3 is 0.001."""
     try:
         return value if isinstance(value, bool) or value is None else float(value)
     except ValueError:

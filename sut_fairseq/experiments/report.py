@@ -1,4 +1,4 @@
-"""Pages of results from the folders of runs: Markdown, which `docs/results` is made of."""
+"""Pages of results from the folders of runs, in Markdown; `docs/results` is made of them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,13 @@ _COSTS = {
 
 
 def markdown(groups: Sequence[Group]) -> str:
-    """The summaries, then a section for all runs with the same settings: what made them, and their
-    results.
-    """
+    """The summaries, then a section for all runs with the same settings: command and results."""
     sections = [f"## {group.title}\n\n{_section(group)}" for group in groups]
     return "\n\n".join([*map(_summary, tables(groups)), *sections]) + "\n"
 
 
 def folded(groups: Sequence[Group]) -> str:
-    """The same as HTML in Markdown in which a section shows its title and result until opened."""
+    """The same with folded sections, in HTML: each shows its title and result until opened."""
     sections = [
         # The attribute is for MkDocs; GitHub reads Markdown after a blank line anyway.
         f'<details markdown="1">\n<summary>{html.escape(_headline(group), quote=False)}</summary>'
@@ -74,7 +72,7 @@ def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
 
 
 def _summary(table: Table) -> str:
-    """A table of the paper, ours with deviations and in brackets the paper's."""
+    """A table of the paper: our numbers with deviations, the paper's in brackets."""
     summary = table.summary
     splits = ", ".join(f"`{split}`" for split in summary.splits)
     over = f"mean over {splits}" if summary.mean_of_splits else splits
@@ -136,7 +134,7 @@ def called(group: Group, seeds: Collection[int] | None = None) -> str:
 
 
 def _data(experiment: Experiment, data: Data) -> list[str]:
-    """The split, where data are drawn or the folder is called as `sut-experiment prepare` does."""
+    """The options that name the data: --split for drawn data and default folders, else --data."""
     folder = Path(data.folder).name
     for split in experiment.splits:
         if folder_of(experiment, split).name == folder or (not folder and split == data.split):
@@ -164,7 +162,7 @@ def run_cells(run: Path, record: Record) -> tuple[str, ...]:
 
 
 def _costs(sweep: Evaluations) -> dict[str, dict[str, str]]:
-    """What a sweep measured beside scores, the mean over seeds: by threshold, by name of it."""
+    """What a sweep measured besides scores, by name and threshold, as means over seeds."""
     costs: dict[str, dict[str, str]] = {}
     if sweep.asked.thresholds:
         for measure, (name, form) in _COSTS.items():
@@ -203,7 +201,7 @@ def _results(
 
 
 def _how(asked: Asked) -> str:
-    """What an evaluation is of, in words."""
+    """A description of an evaluation."""
     return ", ".join([f"Set `{asked.subset}`", *details(asked)])
 
 

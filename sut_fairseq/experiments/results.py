@@ -1,4 +1,4 @@
-"""Results of runs that differ in nothing but the seed, put together, beside the paper's."""
+"""Combined results of runs that differ only in the seed, beside the paper's."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Row:
     """Results on one group of sentences.
 
     Attributes:
-        measure: which result, a key of `SUMMARISED`.
+        measure: which result, a key of `SUMMARISED`, or `seconds`.
         subset: which set.
         by: column that makes the groups, if any.
-        group: which of them.
-        sentences: how many; None where that is not counted.
+        group: the group.
+        sentences: how many it has; None where that is not counted.
         results: by seed.
         paper: the paper's number, if it has one.
     """
@@ -47,19 +47,19 @@ class Row:
 
     @property
     def mean(self) -> float:
-        """Of all seeds."""
+        """Mean over all seeds."""
         return statistics.fmean(self.results.values())
 
     @property
     def deviation(self) -> float | None:
-        """Of a sample; None for a single seed."""
+        """Sample standard deviation; None for a single seed."""
         values = list(self.results.values())
         return statistics.stdev(values) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in nothing but the seed.
+    """Runs that differ only in the seed.
 
     Attributes:
         experiment: of all of them.
@@ -91,21 +91,21 @@ class Group:
         return ", ".join([*words, *self._changes()])
 
     def _changes(self) -> list[str]:
-        """What the runs have otherwise than their size: length and options."""
+        """How the runs differ from their size: in length and options."""
         record = self.first
         length = [record.length] if record.own_length else []
         options = [shlex.join(option_words(record.options))] if record.options else []
         return length + options
 
     def finished(self) -> Group | None:
-        """Those of the runs that have come to their end; None if there are none."""
+        """The group of the finished runs; None if there are none."""
         runs = {run: record for run, record in self.runs.items() if record.finished()}
         return replace(self, runs=runs) if runs else None
 
     def evaluations(self) -> list[Evaluations]:
-        """What runs have been evaluated on in the same way, the usual way first.
+        """The evaluations, each of all runs that were evaluated in the same way, the usual first.
 
-        Runs that have not been, or not yet, are left out of the group of an evaluation.
+        The group of an evaluation leaves out runs without it.
         """
         found: defaultdict[tuple[str, ...], dict[Path, Evaluated]] = defaultdict(dict)
         for run, record in self.runs.items():
@@ -125,11 +125,11 @@ class Group:
         return sorted((Evaluations(*one) for one in evaluations), key=rank)
 
     def sweeps(self) -> list[Evaluations]:
-        """Those of the evaluations that went through halting thresholds."""
+        """The evaluations that are sweeps over halting thresholds."""
         return [one for one in self.evaluations() if one.asked.thresholds]
 
     def on_subset(self, subset: str) -> Evaluations:
-        """The evaluation of all runs on a set, as trained, in the usual groups if it can be.
+        """The evaluation of all runs on a set, as trained, in the usual groups if possible.
 
         Raises:
             InputError: if the runs have not all been evaluated on it in the same groups.
@@ -153,7 +153,7 @@ class Group:
         )
 
     def cells(self, rows: Sequence[Row], subset: str) -> list[dict[str, str]]:
-        """Rows as text by column (`COLUMNS`); `subset` is what that column says."""
+        """Rows as text by column (`COLUMNS`); `subset` is the text of that column."""
         record = self.first
         model = record.model + (f" without {record.without}" if record.without else "")
         data = (record.data.dataset or self.experiment.name, record.data.split)
@@ -190,11 +190,11 @@ class Evaluations:
 
     @property
     def asked(self) -> Asked:
-        """What they are of."""
+        """What was asked for."""
         return self.each[0].asked
 
     def measures(self) -> list[str]:
-        """Which columns of results there are."""
+        """The result columns that they have."""
         return self.each[0].measures()
 
     def rows(self, by_group: bool = True) -> list[Row]:
@@ -230,10 +230,10 @@ class Evaluations:
 
 
 def collect(runs: Sequence[Path]) -> list[Group]:
-    """Put the runs together that differ in nothing but the seed, in the order of the first ones.
+    """Group the runs that differ only in the seed, in order of first appearance.
 
     Raises:
-        InputError: for a folder that is no run, or two runs of the same settings and seed.
+        InputError: for a folder that is not a run, or two runs with the same settings and seed.
     """
     found: defaultdict[tuple[object, ...], dict[Path, Record]] = defaultdict(dict)
     for run in dict.fromkeys(path.resolve() for path in runs):
@@ -256,12 +256,12 @@ def collect(runs: Sequence[Path]) -> list[Group]:
 
 
 def unfinished(run: Path) -> str:
-    """What to say where results of a run are shown whose training has not come to its end."""
+    """The message shown with results of a run whose training is not finished."""
     return f"{run} is not finished: its results are those of the training so far."
 
 
 def mean_of(several: Sequence[Sequence[Row]]) -> list[Row]:
-    """Mean over data, by group and seed; nothing where one of them has no such result."""
+    """Mean over data, by group and seed; a group or seed that is not in all of them is left out."""
     by_group: list[Mapping[str, Row]] = [{row.group: row for row in rows} for rows in several]
     means = []
     for group, first in by_group[0].items():
@@ -275,7 +275,7 @@ def mean_of(several: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 def table(groups: Sequence[Group], subsets: Sequence[str], by_group: bool) -> list[dict[str, str]]:
-    """A row for all runs with the same settings, set by set.
+    """Rows for all runs with the same settings, set by set.
 
     Args:
         groups: of runs.

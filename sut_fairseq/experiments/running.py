@@ -1,4 +1,4 @@
-"""Running the trainings of experiments: resumed, several side by side."""
+"""Runs the trainings of experiments: resumable, one by one or in parallel."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class FailedTrainingsError(InputError):
 
 
 class Trainer:
-    """Runs trainings, one after the other or several side by side.
+    """Runs trainings, one by one or several in parallel.
 
     Args:
-        machine: its GPUs are used by every training, or each by one of several jobs.
+        machine: a training uses all its GPUs or, with several jobs, one of them.
         jobs: how many trainings run at a time.
         launcher: words that every command begins with, such as `srun`.
-        say: takes a sentence on what happens.
-        change: what may differ of runs that are there and go on; otherwise they are refused.
+        say: called with a sentence about what happens.
+        change: what may differ when an existing run continues; any other difference is refused.
 
     Attributes:
         machine: what each training runs on.
@@ -71,17 +71,17 @@ class Trainer:
         self._threads = os.environ.get("OMP_NUM_THREADS") or str(1 if jobs > 1 else cores())
 
     def train(self, runs: Sequence[Run], finish: Finish = lambda run: None) -> None:
-        """Run what has not been finished.
+        """Run the trainings that are not finished.
 
         Args:
-            runs: in their order.
-            finish: is called with each run once its trainings are finished, now or before.
+            runs: in the order to train them.
+            finish: called with each run once its trainings are finished, now or before.
 
         Raises:
-            InputError: before anything is run or written, if a folder holds a run of other
+            InputError: before anything is run or written, if a folder holds a run with other
                 settings.
             FailedTrainingsError: at the end, if trainings failed.
-            ToldToStop: if trainings were.
+            ToldToStop: if trainings were told to stop.
         """
         self.check(runs)
         if self._jobs == 1:
@@ -92,13 +92,13 @@ class Trainer:
         if sentences:
             raise FailedTrainingsError("; ".join(sentences))
         if self._stopped.is_set():
-            raise training_process.ToldToStop  # the trainings were, not this process
+            raise training_process.ToldToStop  # the trainings were told, not this process
 
     def check(self, runs: Sequence[Run]) -> None:
         """Refuse what could not be run; nothing is run or written.
 
         Raises:
-            InputError: if a folder holds a run of other settings.
+            InputError: if a folder holds a run with other settings.
         """
         for run in runs:
             self._record(run)
@@ -118,7 +118,7 @@ class Trainer:
                 raise
 
     def _record(self, run: Run) -> Record:
-        """The record with which a run goes on or begins; one that has saved nothing is replaced.
+        """The record with which a run starts or continues; one that has saved nothing is replaced.
 
         Raises:
             InputError: if the folder holds another run.
@@ -136,7 +136,7 @@ class Trainer:
             if self._change is Change.NOTHING:
                 raise
             return changed_record(run, record, self.machine, self._change)
-        return replace(record, data=run.data)  # the same, perhaps in another folder by now
+        return replace(record, data=run.data)  # the same data, perhaps in another folder by now
 
     def _new_record(self, run: Run) -> Record:
         chosen = run.choice
@@ -160,7 +160,7 @@ class Trainer:
         try:
             run.folder.mkdir(parents=True, exist_ok=True)
             with training_process.locked(run.folder) as lock:
-                # Asked again here, where no other process can write one.
+                # Read again under the lock, where no other process can write one.
                 record = self._record(run)
                 there = (run.folder / records.RECORD).exists()
                 before = records.read_record(run.folder) if there else record
@@ -170,7 +170,7 @@ class Trainer:
                     failure = self._stage(run, training, device, lock)
                     changed = record.planned_before != before.planned_before
                     if failure and changed and saved_updates(run.folder) == updates:
-                        records.write_record(run.folder, before)  # the change does not work
+                        records.write_record(run.folder, before)  # the change did not work
                     if failure or self._stopped.is_set():
                         return failure
                 finish(run)
@@ -183,8 +183,8 @@ class Trainer:
     def _stage(self, run: Run, training: Training, device: str, lock: int) -> str:
         """Run one training unless it is finished; returns why it failed, or nothing.
 
-        One that was told to stop has not failed; it stops the others. If this process is told to,
-        it passes that on.
+        A training that was told to stop has not failed; it stops the others. If this process is
+        told to stop, it passes that on to the training.
         """
         record = records.read_record(run.folder)
         what = f"{run.choice.model}, seed {run.seed}"
@@ -212,14 +212,14 @@ class Trainer:
         process: subprocess.Popen[bytes] | None = None
         status: int | None = None
         try:
-            with uninterrupted():  # a signal must find the process that it is passed on to
+            with uninterrupted():  # no signal before there is a process to pass it on to
                 process = self._start(training.command(), log, device, lock)
                 self._processes.add(process)
             self._wait_for(process, log, written, training.updates)
         except BaseException as told:
             if process is not None:
                 training_process.tell_to_stop(process, told)
-                process.wait()  # it has the time to save
+                process.wait()  # it has time to save
             raise
         finally:
             end = records.now()
@@ -244,9 +244,9 @@ class Trainer:
     def _start(
         self, command: list[str], log: Path, device: str, lock: int
     ) -> subprocess.Popen[bytes]:
-        """Start fairseq-train; its output is added to the log.
+        """Start fairseq-train; its output is appended to the log.
 
-        It inherits the lock: should this process be killed, nobody trains in the folder beside it.
+        It inherits the lock: even if this process is killed, no other one can train in the folder.
         """
         environment = {**os.environ, "OMP_NUM_THREADS": self._threads}
         if self._jobs > 1 and self.machine.gpus:
@@ -265,7 +265,7 @@ class Trainer:
         self, process: subprocess.Popen[bytes], log: Path, written: int, updates: int | None
     ) -> None:
         """Wait for the end of fairseq-train, and show its progress if it is the only one."""
-        if self._stopped.is_set():  # after the others had been told
+        if self._stopped.is_set():  # it started after the others had been told
             process.terminate()
         if self._jobs == 1:
             with Progress(updates) as progress:
@@ -274,7 +274,7 @@ class Trainer:
 
 
 def _gpus(number: int) -> list[str]:
-    """Names of the GPUs as CUDA takes them: of those that the user lets this process see."""
+    """Names for CUDA_VISIBLE_DEVICES of the GPUs to use, among those visible to this process."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = (
         re.split(r"\s*,\s*", visible.strip()) if visible else [str(each) for each in range(number)]

@@ -47,9 +47,9 @@ class Run:
 
 
 def name_of_run(experiment: Experiment, choice: Choice, seed: int, data: Data) -> str:
-    """Of its folder in that of its experiment; what is not usual about the run is in it.
+    """Name of its folder in that of its experiment; says what is unusual about the run.
 
-    A column of the matrix, which has data of its own, needs no name of them.
+    In a column of the matrix, which has data of its own, it leaves out their name.
     """
     name = Path(data.folder).name if data.folder else data.split
     of_data = "" if f"{MATRIX}/{name}" == experiment.name else f"{name}-"
@@ -59,7 +59,7 @@ def name_of_run(experiment: Experiment, choice: Choice, seed: int, data: Data) -
 
 
 class Change(Enum):
-    """What may be changed of a run that is there and goes on."""
+    """What may change when an existing run continues."""
 
     NOTHING = "nothing"
     LENGTH = "its number of updates"
@@ -67,7 +67,7 @@ class Change(Enum):
 
 
 def check_same(run: Run, record: Record, machine: Machine) -> None:
-    """Refuse to go on with a run that its folder does not hold.
+    """Refuse to continue a run if its folder holds another one.
 
     Raises:
         InputError: saying what differs.
@@ -90,8 +90,7 @@ def check_same(run: Run, record: Record, machine: Machine) -> None:
 def _settings(
     run: Run, record: Record, machine: Machine, changed: bool = False
 ) -> dict[str, Settings]:
-    """Options by stage; if settings were `changed`, now or before, stages that are finished keep
-    those that they had."""
+    """Options by stage; if settings were `changed`, now or before, finished stages keep theirs."""
     settings = run.settings(machine)
     if changed or record.settings_changed:
         ended = (stage for stage in settings if stage and record.finished(stage))
@@ -113,7 +112,7 @@ def _before_length(run: Run, record: Record) -> Run:
 
 
 def _differs_in_length(run: Run, record: Record, machine: Machine) -> bool:
-    """Whether the run would be the same with the `--updates` of its record."""
+    """Whether the run differs from its record only in `--updates`."""
     if record.updates == run.choice.updates:
         return False
     try:
@@ -124,17 +123,17 @@ def _differs_in_length(run: Run, record: Record, machine: Machine) -> bool:
 
 
 def saved_updates(folder: Path) -> int | None:
-    """How many updates the last checkpoint of a training has behind it; None without any."""
+    """Number of updates in the last checkpoint of a training; None without a checkpoint."""
     last = progress_of(folder / "checkpoints" / "checkpoint_last.pt")
     return None if last is None else last.updates
 
 
 def changed_record(run: Run, record: Record, machine: Machine, change: Change) -> Record:
-    """The record of a run that goes on with other settings than it was started with.
+    """The record of a run that continues with other settings than it was started with.
 
     Raises:
-        InputError: if more differs than may be changed, an earlier stage is finished that would
-            have another length, or there were as many updates already.
+        InputError: if more differs than may change, a finished stage would get another length, or
+            the run already has as many updates.
     """
     in_length = _differs_in_length(run, record, machine)
     if not in_length and not (change is Change.SETTINGS and _is_of_same_name(run, record)):
@@ -173,7 +172,7 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
 
 
 def _plan_before(run: Run, record: Record, changed: list[str]) -> str:
-    """The length of a run, and what else is `changed` of it now, and when."""
+    """The old length of a run, the old values of the options that are `changed`, and until when."""
     if not changed:
         return record.planned
     old = record.trainings[""]

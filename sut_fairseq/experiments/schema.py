@@ -1,4 +1,4 @@
-"""What a file of an experiment may say; `example.yaml` explains every key to users.
+"""The schema of an experiment's file; `example.yaml` explains every key to users.
 
 A `Document` is one file. An `Experiment` is a file together with those that it extends.
 """
@@ -20,7 +20,7 @@ _OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu|cuda-graphs")
 
 
 def is_of_machine(option: str) -> bool:
-    """Whether an option belongs to the machine: a run may go on where it differs."""
+    """Whether an option belongs to the machine: a run may continue with another value of it."""
     return _OF_MACHINE.fullmatch(option) is not None
 
 
@@ -78,13 +78,12 @@ class Size:
     """One size of the models and the training.
 
     Attributes:
-        like: another size, whose models, stages and settings this one has where it says nothing
-            else of them.
+        like: another size, whose models, stages and settings this one has unless it gives its own.
     """
 
     about: str = ""
     like: str | None = None
-    models: list[str] | None = None  # those that there are in this size; None: all
+    models: list[str] | None = None  # the models of this size; None: all
     settings: Settings = field(default_factory=dict)
     model_settings: Rows = field(default_factory=dict)
     stages: list[Stage] | None = None
@@ -118,7 +117,7 @@ class Evaluation:
 class Published:
     """A table of a paper: numbers by model, and by group of the column `by`.
 
-    They are of the first measure of an evaluation: in per cent, or errors.
+    The numbers are those of an evaluation's first measure: per cent, or errors.
     """
 
     table: str
@@ -141,9 +140,9 @@ class Summary:
         mean_of_splits: one row for each model, the mean over the data.
         by_split: one row for each model, and instead of groups a column for each of the data, with
             the paper's number from `published`.
-        of_split: the group that such a column shows, by split; the whole set where none is given.
-        numbers: those of the paper by row (a model, or `model (split)` for one of several splits)
-            and group.
+        of_split: the group that such a column shows, by split; the whole set if none is given.
+        numbers: the paper's, by row (a model, or `model (split)` for one of several splits) and
+            group.
     """
 
     title: str
@@ -162,12 +161,12 @@ class Claim:
     """A row of the first table of the results: whether a number of the paper is reached.
 
     Attributes:
-        shows: the row's words, such as `turn left, UT`.
+        shows: the row's label, such as `turn left, UT`.
         model, splits, group: which result, the mean over the splits if there are several; no split:
             any; the group `all` is the whole set.
         measure: which number, a key of `MEASURES`.
         paper: the paper's number; None where no paper has one.
-        bar: what ours has to reach, or to stay at or below where less is better.
+        bar: what ours has to reach or, where less is better, must not exceed.
         steps: of the encoder, in the paper's evaluation; None: as many as in its training. Runs of
             other sizes count with the steps of their training.
         budget: size and length of the paper's training, in words.
@@ -186,7 +185,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """One file. What is None or empty there may stand in a file that it extends."""
+    """One file. What is None or empty in it may be given by a file that it extends."""
 
     extends: list[str] = field(default_factory=list)
     shows: str | None = None
@@ -217,11 +216,11 @@ class Experiment:
     Attributes:
         name: of its file, without the ending.
         path: its file.
-        documents: the files that its settings come from, by name, or by path where another has its
-            name; each stands after those that it extends, so the experiment's own is the last one.
+        documents: the files that its settings come from, by name, or by path where another file
+            has the same name; each comes after those that it extends, the experiment's own last.
         models: what each model is; the first one is the default.
         prepare: arguments of `sut-prepare` by split; the first one is the default.
-        generate: where the task draws its data itself, its options by split; no folder then.
+        generate: by split, options of a task that draws its data itself; it has no folder then.
         sizes, ablations: by name, as the last file has them that names them; without settings.
 
     The other attributes are those of the last file that has them.
@@ -255,5 +254,5 @@ class Experiment:
 
     @property
     def splits(self) -> list[str]:
-        """The data that there are, prepared or drawn; the first ones are the default."""
+        """The names of the splits, prepared or drawn; the first one is the default."""
         return list(self.prepare or self.generate)

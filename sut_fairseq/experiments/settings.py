@@ -1,6 +1,6 @@
 """From an experiment to the options of fairseq-train: a merge of mappings.
 
-The rules, all of them:
+All the rules:
 
 1. There are levels, from the general to the specific:
 
@@ -19,7 +19,7 @@ The rules, all of them:
 4. `null` or `false` takes an option away, `true` is an option without a value.
 5. Formulas (`formulas`) are worked out at the end. `updates` is max-update of the training at
    hand; in the max-update of a stage it is that of the whole run, which --updates replaces.
-6. What the user writes after `--` replaces what all this gives.
+6. Options that the user writes after `--` override all of this.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ LIMIT = "max-update"
 
 @dataclass(frozen=True)
 class Choice:
-    """What is run of an experiment.
+    """What to run of an experiment.
 
     Attributes:
         model: one of its models.
         size: one of its sizes.
         without: the part that is left out, if any.
-        updates: replaces the number of updates that the file has.
+        updates: replaces the number of updates in the file.
         own: the user's own options of fairseq-train.
     """
 
@@ -75,10 +75,10 @@ class Origin:
 
 
 def check_choice_of(experiment: Experiment, choice: Choice) -> None:
-    """Refuse models, sizes and parts that there are not.
+    """Refuse unknown models, sizes and parts.
 
     Raises:
-        InputError: naming those that there are.
+        InputError: listing the known ones.
     """
     name = experiment.name
     check_name(f"{name} has the models", choice.model, list(experiment.models))
@@ -101,15 +101,15 @@ def check_choice_of(experiment: Experiment, choice: Choice) -> None:
 
 
 def check_name(sentence: str, name: str, there: Sequence[str]) -> None:
-    """Refuse a name that there is not.
+    """Refuse an unknown name.
 
     Args:
-        sentence: its beginning, such as `scan has the models`.
+        sentence: beginning of the message, such as `scan has the models`.
         name: what was given.
-        there: all names.
+        there: all known names.
 
     Raises:
-        InputError: naming those that there are.
+        InputError: listing the known ones.
     """
     if name not in there:
         raise InputError(f"{sentence} {', '.join(there)}, not `{name}`{nearest(name, there)}.")
@@ -128,11 +128,11 @@ def compose(
     Args:
         experiment: what is run.
         choice: which model, size and so on.
-        stage: the training before the one that counts; None is the latter.
-        gpus: how many compute together; 0: none.
+        stage: the stage, a training before the one that counts; None: the one that counts.
+        gpus: number of GPUs of the training; 0: none.
 
     Raises:
-        InputError: for a choice that there is not, or rows that contradict each other.
+        InputError: for an unknown choice, or rows that contradict each other.
     """
     check_choice_of(experiment, choice)
     merged: dict[str, Origin] = {}
@@ -153,7 +153,7 @@ def compose(
     for name, origin in merged.items():
         merged[name] = Origin(_worked_out(merged, name, names), origin.place)
     merged |= {name: Origin(value, "your own") for name, value in choice.own}
-    # Not `in (None, False)`, which 0 would be.
+    # Not `in (None, False)`, which is true of 0, too.
     return {
         name: one
         for name, one in merged.items()
@@ -174,7 +174,7 @@ def _levels(experiment: Experiment, choice: Choice) -> Iterator[tuple[str, Setti
 
 
 def _alike(experiment: Experiment, size: str) -> list[str]:
-    """A size after those that it is like, the most general one first."""
+    """A size after all those that it is `like`, the most general one first."""
     like = experiment.sizes[size].like
     return [*(_alike(experiment, like) if like is not None else ()), size]
 
@@ -201,14 +201,14 @@ def _rows(
     """The rows of a table that name the model.
 
     Raises:
-        InputError: if two of them give one option different values, or one of the experiment's own
-            names a model that there is not.
+        InputError: if two of them give one option different values, or one in the experiment's own
+            file names an unknown model.
     """
     merged: dict[str, tuple[Value, str]] = {}
     for row, settings in rows.items():
         patterns = row.split()
         for pattern in patterns:
-            # What a shared file says about models that this experiment has not got is for others.
+            # Rows of a shared file may be about models that only other experiments have.
             if file == experiment.own_file and not fnmatch.filter(experiment.models, pattern):
                 raise InputError(
                     f"{experiment.path}: {place}: there is no model `{pattern}`"
@@ -227,7 +227,7 @@ def _rows(
 
 
 def _worked_out(merged: Mapping[str, Origin], option: str, names: Mapping[str, float]) -> Value:
-    """The value of an option, of its formula where it has one."""
+    """The value of an option, computed if it is a formula."""
     if option not in merged:
         return None
     value, place = merged[option].value, merged[option].place
@@ -240,7 +240,7 @@ def _worked_out(merged: Mapping[str, Origin], option: str, names: Mapping[str, f
 
 
 def _number(limit: Value) -> float:
-    """Updates of a training whose max-update is given; infinitely many without a limit."""
+    """Number of updates for a value of max-update; infinite without a limit."""
     return float(limit) if isinstance(limit, int) else math.inf
 
 

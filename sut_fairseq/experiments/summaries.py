@@ -49,15 +49,15 @@ class Table:
 
     @property
     def groups(self) -> list[str]:
-        """Of all lines, in their order."""
+        """The groups of all lines, in their order."""
         found = dict.fromkeys(row.group for line in self.lines for row in line.rows)
-        if self.summary.by_split:  # no line need have all of them
+        if self.summary.by_split:  # a line may lack some of them
             return [split for split in self.summary.splits if split in found]
         return list(found)
 
     @property
     def name(self) -> str:
-        """For files: `table-3`."""
+        """Name for files, such as `table-3`."""
         return "-".join(re.findall(r"[\w.]+", self.summary.title.lower()))
 
     def cells(self) -> list[dict[str, str]]:
@@ -93,7 +93,7 @@ def tables(groups: Sequence[Group]) -> list[Table]:
     """
     groups = [done for group in groups if (done := group.finished())]
     found = []
-    # By their files: a user's own may have the name of ours.
+    # Compare files: a user's experiment may have the name of one of ours.
     experiments = {group.experiment.path: group.experiment for group in groups}
     for experiment in experiments.values():
         for summary in experiment.summaries:
@@ -138,7 +138,7 @@ def _results(
         data = record.data
         if (group.experiment.path, record.model, record.size) != wanted:
             continue
-        # Where there is one split only, the data need not say that they are.
+        # If there is only one split, the data need not name it.
         if data.split != split and experiment.splits != [split]:
             continue
         if record.without or record.options or record.own_length:

@@ -1,4 +1,4 @@
-"""A running fairseq-train: its lock, its log, how it is told to stop and what became of it."""
+"""A running fairseq-train: its lock, its log, how it is told to stop, and its outcome."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ToldToStop(SystemExit):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int]:
-    """Keep other processes out of a run; yields what a child must inherit to do so too.
+    """Lock a run against other processes; yields the descriptor by which a child holds it.
 
     Raises:
-        InputError: if one is there already.
+        InputError: if another process holds the lock.
     """
     with open(folder / ".lock", "w") as file:
         try:
@@ -54,14 +54,14 @@ def tell_to_stop(process: subprocess.Popen[bytes], end: BaseException) -> None:
 
 
 def outcome(status: int | None) -> str:
-    """What became of a process, by its exit status; None: nobody waited for it."""
+    """The outcome of a process with this exit status; None: it was not waited for."""
     if status is None or status < 0:
         return "killed"
     return {0: "finished", UNFINISHED: "interrupted"}.get(status, "failed")
 
 
 def follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Progress) -> None:
-    """Show what a process writes into its log, from this position on, until it ends."""
+    """Show the progress of a process until it ends, from its log after the position `start`."""
     with open(log, encoding="utf-8", errors="replace") as file:
         file.seek(start)
         line = ""
@@ -78,6 +78,6 @@ def follow(process: subprocess.Popen[bytes], log: Path, start: int, progress: Pr
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that says something."""
+    """The last non-empty line of a log."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "it is empty")

@@ -1,4 +1,4 @@
-"""From what a YAML file holds to dataclasses; what does not fit is refused with its place."""
+"""Turns contents of YAML files into dataclasses; what does not fit is refused with its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sut_fairseq.errors import InputError
 
 T = TypeVar("T")
 
-_type_hints = cache(get_type_hints)  # which works out each annotation again whenever it is called
+_type_hints = cache(get_type_hints)  # it evaluates all annotations again on each call
 
 _NAMES = {
     str: "text",
@@ -32,7 +32,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where something stands: a file, and the keys that lead there."""
+    """A place in a file: the file, and the keys that lead there."""
 
     file: Path
     lines: Mapping[tuple[str, ...], int]
@@ -57,14 +57,14 @@ def read_yaml(path: Path) -> tuple[Any, Place]:
     """The contents of a YAML file, and its place.
 
     Raises:
-        InputError: if it cannot be read, is no YAML, or has a key twice.
+        InputError: if it cannot be read, is not YAML, or has a key twice.
     """
     lines: dict[tuple[str, ...], int] = {}
     try:
-        # Not libyaml's parser, ten times as fast: deep nesting ends the process without a word.
+        # Not libyaml's parser, though ten times as fast: deep nesting crashes it without a message.
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
         node = loader.get_single_node()
-        _find_lines(node, (), path, lines)  # first: the next line puts merged keys (<<) in place
+        _find_lines(node, (), path, lines)  # first: the next line resolves merge keys (<<)
         content = None if node is None else loader.construct_document(node)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}.") from None
@@ -100,12 +100,12 @@ def _find_lines(
 
 
 def build(kind: type[T], value: Any, place: Place) -> T:
-    """Make an object of a type from what a file holds.
+    """Build an object of a type from the contents of a file.
 
     Args:
         kind: a dataclass whose fields have types that this function knows: dataclasses, `str`,
             `int`, `float`, `bool`, `list[...]`, `dict[str, ...]`, and unions of those.
-        value: what YAML made of the text.
+        value: the parsed YAML.
         place: of the value.
 
     Raises:
@@ -128,7 +128,7 @@ def _convert(kind: Any, value: Any, place: Place) -> Any:
             for key, item in value.items()
         }
     if origin is list:
-        # One text may stand for a list of one.
+        # A single text stands for a list of one item.
         values = [value] if isinstance(value, str) else value
         _check_type(isinstance(values, list), list, value, place)
         return [_convert(get_args(kind)[0], item, place / n) for n, item in enumerate(values)]
@@ -145,7 +145,7 @@ def _convert(kind: Any, value: Any, place: Place) -> Any:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, place: Place) -> Any:
-    """The first type that the value has; where it has none, say what is allowed."""
+    """Convert a value to the first type that fits; if none does, say what is allowed."""
     for kind in kinds:
         plain = get_origin(kind) or kind
         fits = isinstance(value, plain) if isinstance(plain, type) else False

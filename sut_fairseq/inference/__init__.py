@@ -1,4 +1,4 @@
-"""Trained models that are asked about raw text: three lines of Python, and what commands do."""
+"""Trained models applied to raw text, in three lines of Python and by the commands."""
 
 from sut_fairseq.inference.model import Model, load
 from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation

@@ -23,7 +23,7 @@ from sut_fairseq.inference.files import ModelFiles
 
 FILE = "README.md"
 _CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
-# Of `sut-experiment evaluate` on translations.
+# Files of `sut-experiment evaluate` on translations.
 _RESULTS, _AVERAGE = "results.json", "average.pt"
 
 # Columns of evaluations that a card shows, and what it calls them.
@@ -43,13 +43,13 @@ _COLUMNS = {
 def model_card(
     files: ModelFiles, state: Mapping[str, Any], *, name: str, license: str | None = None
 ) -> str:
-    """Write down what checkpoint and run say about a model, as Markdown.
+    """The model card as Markdown, from what the checkpoint and its run say about the model.
 
     Args:
         files: the model.
         state: its checkpoint.
         name: what to call it.
-        license: of the model, which nothing but the user can know.
+        license: of the model, which only the user can know.
     """
     run = _run_of(files.checkpoint)
     record = None if run is None else records.read_record(run)
@@ -91,9 +91,9 @@ print(model.translate(["..."])[0])
 
 
 def _run_of(checkpoint: Path) -> Path | None:
-    """The folder of the run that a checkpoint is of, if `sut-experiment` made it.
+    """The folder of the run that a checkpoint belongs to, if `sut-experiment` made it.
 
-    That of an earlier stage is of a training of its own, of which no more is known.
+    A checkpoint of an earlier stage belongs to a separate training, which has no record.
     """
     folders = list(checkpoint.absolute().parents)[:3]
     if [folder.name for folder in folders[1:2]] != [_CHECKPOINTS]:
@@ -102,7 +102,7 @@ def _run_of(checkpoint: Path) -> Path | None:
 
 
 def _evaluations(checkpoint: Path, run: Path, record: Record) -> list[Evaluated]:
-    """Those of this very checkpoint, not of another one of its run."""
+    """The evaluations of this checkpoint, not those of others in its run."""
     try:
         which = read(record.experiment).evaluation.checkpoint
     except InputError:  # the user's own file is gone
@@ -112,7 +112,7 @@ def _evaluations(checkpoint: Path, run: Path, record: Record) -> list[Evaluated]
 
 
 def _front_matter(files: ModelFiles, license: str | None) -> str:
-    """What sites that show models read."""
+    """The front matter that model hubs read."""
     lines = ["library_name: sut_fairseq", "tags:", "- fairseq", "- universal-transformer"]
     if license:
         plain = re.fullmatch(r"[A-Za-z][\w.+-]*", license)
@@ -132,7 +132,7 @@ def _model(
     if record is not None:
         size = f", {record.size}" if record.size else ""
         without = f", without {record.without}" if record.without else ""
-        # A file of one's own is named without the folders of one's machine.
+        # The user's own file is named without its folders.
         own = record.experiment.endswith(".yaml")
         name = Path(record.experiment).name if own else record.experiment
         yield "Experiment", f"{name}: {record.model}{size}{without}"
@@ -206,14 +206,14 @@ def _updates(state: Mapping[str, Any]) -> int | None:
 
 
 def _averaged(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The checkpoints that a checkpoint is the average of; empty if of none."""
+    """The checkpoints that a checkpoint is the average of; empty if it is no average."""
     return (state.get("extra_state") or {}).get("averaged_from") or ()
 
 
 def _translations(
     checkpoint: Path, state: Mapping[str, Any], run: Path | None
 ) -> Iterator[dict[str, Any]]:
-    """What evaluations of its translations say: beside it, or in a folder of its run."""
+    """Results of evaluating its translations, found beside it or in a folder of its run."""
     places = [checkpoint.absolute().parent, *([] if run is None else [run])]
     found = dict.fromkeys(
         path
@@ -227,14 +227,14 @@ def _translations(
         except InputError:
             continue
         if isinstance(document, dict) and {"scores", "cost", "subset"} <= document.keys():
-            # The average that was translated with lies beside its results.
+            # The average that made the translations is beside their results.
             itself = os.path.realpath(path.with_name(_AVERAGE)) == os.path.realpath(checkpoint)
             if itself or _is_average_of(document, state):
                 yield document
 
 
 def _is_average_of(document: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Whether translations are by a checkpoint and no other one: the average of it alone."""
+    """Whether this checkpoint alone, as an average of one, made the translations."""
     averaged = list(document.get("checkpoints") or [])
     alone = len(averaged) == 1 and not _averaged(state)
     return alone and averaged[0].get("updates") == _updates(state)
@@ -260,7 +260,7 @@ def _scores(
     for one in evaluations:
         columns = [key for key in _COLUMNS if any(row.get(key) for row in one.rows)]
         if one.asked.by == SCORE or "percent" not in columns:
-            continue  # translations, which stand above with their signatures
+            continue  # translations, which are shown above with their signatures
         figures = [[_cell(key, row.get(key, "")) for key in columns] for row in one.rows]
         heads = [_COLUMNS[key] for key in columns]
         sort = f"{one.measure[:1].upper()}{one.measure[1:]}"
@@ -285,7 +285,7 @@ def _translated_as(document: Mapping[str, Any]) -> str:
 
 
 def _costs(translated: Sequence[Mapping[str, Any]]) -> str:
-    """Thresholds against MACs."""
+    """A table of thresholds and MACs."""
     rows = []
     for document in translated:
         cost, threshold = document["cost"], document.get("alpha_threshold")
@@ -315,7 +315,7 @@ def _bullets(title: str, facts: Iterator[tuple[str, str]]) -> str:
 
 
 def _cell(column: str, text: str) -> str:
-    """A figure with as many digits as it deserves; counts, names and other text as they are."""
+    """A number with four significant digits; counts, names and other text as they are."""
     if column in ("group", "sentences"):
         return text
     try:

@@ -8,7 +8,7 @@ from sut_fairseq.errors import InputError
 
 
 def usable_device(name: str | None) -> torch.device:
-    """The device of a name, if there is one here; None: a GPU where there is one.
+    """The device with this name; None: a GPU if there is one, else the CPU.
 
     Raises:
         InputError: there is no such device.
@@ -21,7 +21,7 @@ def usable_device(name: str | None) -> torch.device:
         if device.type == "meta":
             raise RuntimeError("it computes nothing")
     except (RuntimeError, AssertionError) as error:
-        # torch answers a device that is not there with an AssertionError or several lines.
+        # For a missing device torch raises an AssertionError, or a message of several lines.
         raise InputError(
             f"The device {name} cannot be used here; `cpu` always can, and `cuda` with a GPU and a "
             f"torch that was built for it."

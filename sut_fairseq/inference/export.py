@@ -35,16 +35,16 @@ def export(
 ) -> str:
     """Put everything that a model needs into one new folder.
 
-    The checkpoint loses its optimizer state and gains the names of its languages. Beside it stand
-    the dictionaries, the tokenisation, and a model card, `README.md`.
+    The checkpoint loses its optimizer state and gains the names of its languages. The folder also
+    has the dictionaries, the tokenisation, and a model card, `README.md`.
 
     Args:
         files: the model.
         out: folder to make; it appears complete or not at all.
         format: "safetensors": `model.safetensors` and `config.json`, which cannot hold code; "pt":
-            `checkpoint.pt`, which fairseq reads without this package's help.
+            `checkpoint.pt`, which fairseq can read with `--user-dir`.
         license: of the model, for the card; None: the card names none.
-        option: what the command calls `out`.
+        option: the command's name for `out`.
 
     Returns:
         The command that translates with the folder.
@@ -100,7 +100,7 @@ def _to_copy(files: ModelFiles) -> list[Path]:
 
 
 def _set_languages(state: Mapping[str, Any], files: ModelFiles) -> None:
-    """Record the languages, which fairseq otherwise reads off the files of the data folder."""
+    """Record the languages, which fairseq otherwise infers from the files of the data folder."""
     settings = state.get("args") or (state.get("cfg") or {}).get("task")
     if settings is None:
         raise InputError(

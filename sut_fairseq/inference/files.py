@@ -1,4 +1,4 @@
-"""Which files make a trained model: the checkpoint, its dictionaries, its tokenisation."""
+"""The files of a trained model: the checkpoint, its dictionaries, its tokenisation."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError, check
 
-# In a folder with several checkpoints the first of these that is there is the model.
+# Of several checkpoints in a folder, the first of these that exists is the model.
 _NAMES = (WEIGHTS, "checkpoint_best.pt", "checkpoint_last.pt")
 
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Where a model is.
+    """Where the files of a model are.
 
     Attributes:
         checkpoint: the checkpoint file.
@@ -60,10 +60,10 @@ class ModelFiles:
         return found
 
     def tokenization(self) -> tuple[TextSide, TextSide]:
-        """How source and target are tokenised; words as they stand where nothing says it.
+        """How source and target are tokenised; as words between spaces if no file says it.
 
         Raises:
-            ValueError: what says it is damaged.
+            ValueError: the file that says it is damaged.
         """
         return load_direction(self.folder, self.source_lang, self.target_lang)
 
@@ -76,10 +76,9 @@ def find_model(
 ) -> ModelFiles:
     """Find the files of a model.
 
-    The dictionaries are those of `data`. Where no folder is given, they are those beside the
-    checkpoint, or else those of the data folder that it was trained on. Languages that are not
-    given are those that the checkpoint records, or else those of the data in that folder, or else
-    `src` and `tgt`.
+    The dictionaries are those in `data`; without it, those beside the checkpoint, or else those in
+    the data folder that it was trained on. Languages that are not given are those that the
+    checkpoint records, or else those of the data in that folder, or else `src` and `tgt`.
 
     Args:
         path: a checkpoint, or a folder with one; see `find_checkpoint`.
@@ -124,15 +123,15 @@ def find_model(
 
 
 def find_checkpoint(path: Path) -> Path:
-    """A checkpoint file, or the one in a folder: an exported one, its only one, the best, the last.
+    """A checkpoint file, or the one in a folder: its only one, an exported one, the best, the last.
 
     The folder of a run of `sut-experiment` has its checkpoints in `checkpoints`.
 
     Raises:
-        ValueError: there is none, or several of which none is the best or the last.
+        ValueError: there is none, or there are several and none is exported, the best or the last.
     """
     if not path.is_dir():
-        return path  # `load_checkpoint` says what is wrong with it
+        return path  # `load_checkpoint` reports what is wrong with it
     for folder in (path, path / "checkpoints"):
         found = sorted(folder.glob("*.pt")) + sorted(folder.glob(WEIGHTS))
         if found:
@@ -143,7 +142,7 @@ def find_checkpoint(path: Path) -> Path:
 
 
 def _one_of(found: list[Path]) -> Path:
-    """The checkpoint that is meant, of those in a folder."""
+    """The checkpoint to take, of those in a folder."""
     if len(found) == 1:
         return found[0]
     for name in _NAMES:

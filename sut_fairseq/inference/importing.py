@@ -1,4 +1,4 @@
-"""Checkpoints of the published SUT code become checkpoints of this package."""
+"""Imports checkpoints of the published SUT code as checkpoints of this package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Imported:
         source: what that checkpoint holds.
         model: the model, in evaluation mode.
         translation: its options and tensors.
-        alpha_threshold: at which its tokens stop.
+        alpha_threshold: its halting threshold.
         settings: of a training of such a model, as fairseq-train parses them.
         files: where its dictionaries are; None if they were not found.
     """
@@ -56,9 +56,9 @@ class Imported:
     files: ModelFiles | None
 
     def checkpoint(self) -> dict[str, Any]:
-        """What fairseq would have saved of this model.
+        """The checkpoint that fairseq would have saved of this model.
 
-        The state of the optimizer, which knew the tensors otherwise, is left out; numbers of
+        The optimizer state is left out, because it belongs to the original's tensors; numbers of
         updates and of epochs stay.
         """
         with _quiet_hydra():
@@ -86,7 +86,7 @@ class Imported:
         return {**names, "num_updates": updates}
 
     def _take_over_task(self, task: dict[str, Any]) -> None:
-        """Fill in how the original's data were read, and where they lie."""
+        """Fill in how the original's data were read, and where they are."""
         for name in _OF_TASK:
             value = setting(self.source, "task", name)
             if value is not None:
@@ -148,7 +148,7 @@ def import_published(
 
 @contextmanager
 def _quiet_hydra() -> Iterator[None]:
-    """Keep to ourselves what hydra says about how fairseq calls it."""
+    """Silence hydra's warnings about how fairseq calls it."""
     logger = logging.getLogger("hydra")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -163,7 +163,7 @@ def _quiet_hydra() -> Iterator[None]:
 def _find_dictionaries(
     path: Path, data: str | Path | None, languages: tuple[str | None, str | None]
 ) -> ModelFiles | None:
-    """Where the dictionaries are; None if nobody asked for them and there are none."""
+    """Where the dictionaries are; None if there are none and no folder was given."""
     try:
         return find_model(path, data, *languages)
     except InputError:
@@ -193,7 +193,7 @@ def _parse(flags: Mapping[str, Any]) -> Namespace:
 
 
 def _dictionaries(translation: Translation, files: ModelFiles | None) -> Sequence[Dictionary]:
-    """Dictionaries of source and target; without files, ones of as many words as the model has."""
+    """Dictionaries of source and target; without files, numbers as words, as many as needed."""
     sizes = [
         len(translation.tensors[f"{side}.embedding.tokens.weight"])
         for side in ("encoder", "decoder")

@@ -1,4 +1,4 @@
-"""A trained model that is asked about raw text."""
+"""A trained model applied to raw text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def load(
         device: `cpu`, `cuda`, ...; None: a GPU where there is one.
 
     Raises:
-        InputError: a sentence that says what is missing, damaged or does not fit.
+        InputError: if something is missing, damaged or does not fit; the message names it.
     """
     files = find_model(path, data, source_lang, target_lang)
     return Model(files, alpha_threshold=alpha_threshold, device=device)
@@ -59,8 +59,8 @@ def load(
 class Model:
     """A trained model with its dictionaries and tokenisation; `load` makes one.
 
-    Several threads may ask it at once: each call runs a copy of the model that shares its weights,
-    so a threshold holds for one call alone.
+    Several threads may use it at once: each call runs a copy of the model that shares its weights,
+    so a threshold applies to one call only.
 
     Args:
         files: where everything is.
@@ -69,7 +69,7 @@ class Model:
         overrides: settings that replace those of training.
 
     Attributes:
-        model: fairseq's model, in evaluation mode. Asking leaves it as it is.
+        model: fairseq's model, in evaluation mode. Calls leave it unchanged.
         task: fairseq's task, with both dictionaries.
         device: where the model is.
 
@@ -93,7 +93,7 @@ class Model:
             "group_column": None,
             **(overrides or {}),
         }
-        if isinstance(alpha_threshold, Real):  # settings know no other number than a float
+        if isinstance(alpha_threshold, Real):  # settings accept floats only
             settings["alpha_threshold"] = float(alpha_threshold)
         self.files = files
         self.model, self.task = trained.load(str(files.checkpoint), settings)
@@ -106,12 +106,12 @@ class Model:
 
     @property
     def alpha_threshold(self) -> float | None:
-        """The halting threshold of calls that name none; None if nothing halts by one."""
+        """The default halting threshold of calls; None if nothing halts by a threshold."""
         return _threshold(self.model)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes of a classification; empty for a model that answers with a sequence."""
+        """The classes of a classifier; empty for a model that answers with a sequence."""
         if not isinstance(self.task, LabelTask):
             return ()
         return tuple(self.task.target_dictionary[int(label)] for label in self.task.labels)
@@ -151,7 +151,7 @@ class Model:
         batch_size: int = Search.batch_size,
         costs: bool = True,
     ) -> list[Translation]:
-        """Translate lines of raw text; a classification answers with its label.
+        """Translate lines of raw text; a classifier answers with a label.
 
         Args:
             lines: sentences; bytes that were no UTF-8 are lone surrogates in them.
@@ -192,8 +192,8 @@ class Model:
         """Classify lines of raw text.
 
         Raises:
-            InputError: if the model is none of a classification, or a line has no words, or more
-                than the model takes.
+            InputError: if the model is not a classifier, or a line has no words or more than the
+                model takes.
         """
         if not isinstance(self.task, LabelTask):
             raise InputError(
@@ -224,10 +224,10 @@ class Model:
     ) -> ExactMatch:
         """Compare answers with references, symbol by symbol.
 
-        A reference with a word that the model does not know is never reached.
+        A reference with a word that the model does not know is never matched.
 
         Raises:
-            InputError: if there are not as many of the ones as of the others.
+            InputError: if there are not as many references as sources.
         """
         asked, expected = _listed(sources), _listed(references)
         check(bool(asked), "sources", "at least one", "none")
@@ -253,19 +253,19 @@ class Model:
         max_len: int = Search.max_len_b,
         costs: bool = True,
     ) -> SentenceTrace:
-        """Let the model answer a sentence, and record every step of it, on the CPU.
+        """Run the model on a sentence, and record every step, on the CPU.
 
         Args:
             text: the sentence.
             alpha_threshold: halting threshold of this call.
-            target: what a decoder reads instead of what the model finds.
+            target: text that a decoder reads instead of the model's answer.
             beam: hypotheses in beam search.
             max_len: greatest number of generated tokens.
             costs: whether to count MACs.
 
         Raises:
-            InputError: if the model has no depth loop, or the sentence no words, or more than the
-                model takes.
+            InputError: if the model has no depth loop, or the sentence has no words or more than
+                the model takes.
         """
         check(isinstance(text, str), "text", "one sentence", repr(text)[:40])
         readable = target is None or isinstance(target, str)
@@ -278,7 +278,7 @@ class Model:
     def reader(
         self, alpha_threshold: float | None = None, *, beam: int = 1, max_len: int = 200
     ) -> Reader:
-        """What `sut-report` asks: a copy of the model on the CPU, for one thread."""
+        """What `sut-report` uses: a copy of the model on the CPU, for one thread."""
         model = self._copy(alpha_threshold, on_cpu=True)
         return Reader(
             model, self.task, self.source_side, self.target_side, beam=beam, max_len=max_len
@@ -296,7 +296,7 @@ class Model:
         return model
 
     def _checked(self, value: float | None) -> float | None:
-        """A threshold that was given, if it is one."""
+        """The given threshold, if it is valid."""
         if value is None:
             return None
         if self.alpha_threshold is None:
@@ -327,7 +327,7 @@ class Model:
     def _encoded(
         self, results: Sequence[Translation], search: Search
     ) -> Iterator[tuple[list[int], dict[str, Any]]]:
-        """Lines of similar lengths by their numbers, as batches on the device."""
+        """Batches of lines of similar lengths, on the device, with the numbers of the lines."""
         tokens = {
             number: result.source_tokens
             for number, result in enumerate(results)
@@ -345,11 +345,11 @@ class Model:
             yield [numbers[index] for index in batch["id"].tolist()], batch
 
     def _with_costs(self, model: nn.Module, result: Translation) -> Translation:
-        """Count by running the model once more on the pair of sentence and translation."""
+        """Add depth and MACs, from running the model once more on sentence and translation."""
         if result.source_tokens is None or result.target_tokens is None:
             return result
         read = result.target_tokens[:1] if self.labels else result.target_tokens
-        # The task may put something before the words.
+        # The task may prepend a token to the words.
         words = result.source_tokens
         dataset = self.task.build_dataset_for_inference([words], [len(words)])
         (source,) = dataset.collater([dataset[0]])["net_input"]["src_tokens"]

@@ -21,13 +21,13 @@ _THRESHOLD = "alpha_threshold"
 
 @dataclass(frozen=True)
 class Outputs:
-    """A batch and what the original made of it, teacher-forced.
+    """A batch and the original's outputs for it, teacher-forced.
 
     Attributes:
         src_tokens: padded source sentences, `(batch, src_len)`.
         prev_output_tokens: padded inputs of the decoder, `(batch, tgt_len)`.
         logits: scores before the softmax, `(batch, tgt_len, vocabulary)`.
-        alpha_threshold: the threshold that they were computed with; None: not said.
+        alpha_threshold: the threshold that they were computed with; None: unknown.
     """
 
     src_tokens: Tensor
@@ -38,13 +38,13 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How near a model's outputs are to the original's.
+    """How close a model's outputs are to the original's.
 
     Attributes:
         difference: greatest absolute difference of a logit, over all target tokens but padding.
         tokens: number of these tokens.
-        differing: how many of them have a logit that differs by more than `TOLERANCE`, or by more
-            than that part of the token's greatest logit if this is greater than 1.
+        differing: how many of them have a logit that differs by more than `TOLERANCE`, times the
+            token's greatest absolute logit if that is greater than 1.
         alpha_threshold: the threshold of the comparison.
     """
 
@@ -124,13 +124,13 @@ def _described(value: Any) -> str:
 
 @torch.no_grad()
 def compare(model: Any, outputs: Outputs, alpha_threshold: float, name: str) -> Agreement:
-    """Compute the same with a model, and compare.
+    """Compute the same outputs with a model, and compare.
 
     Args:
-        model: an encoder and decoder in evaluation mode; afterwards its halting threshold, and its
-            precision if the outputs are in float64, are those of the outputs.
+        model: an encoder and decoder in evaluation mode; it keeps the halting threshold of the
+            comparison, and its precision: float64 if the outputs are, else float32.
         outputs: the original's.
-        alpha_threshold: the threshold where the outputs do not name theirs.
+        alpha_threshold: used if the outputs do not name theirs.
         name: of the outputs, for messages.
 
     Raises:
@@ -148,7 +148,7 @@ def compare(model: Any, outputs: Outputs, alpha_threshold: float, name: str) -> 
     real = outputs.prev_output_tokens.ne(pad)
     theirs = outputs.logits.to(logits.dtype)[real]
     differences = (logits[real] - theirs).abs()
-    # NaN is no agreement, so count what is not within the tolerance.
+    # NaN never agrees, so count what is not within the tolerance.
     greatest = theirs.abs().amax(dim=1, keepdim=True)
     within = differences <= TOLERANCE * greatest.clamp(min=1)
     return Agreement(

@@ -1,4 +1,4 @@
-"""What a model answers."""
+"""The answers of a model, and the options of its search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sut_fairseq.errors import check
 
 @dataclass(frozen=True)
 class Search:
-    """How to search, by fairseq's names and with its defaults.
+    """How to search, with fairseq's names and defaults.
 
     Attributes:
         beam: number of hypotheses that are kept.
@@ -23,7 +23,7 @@ class Search:
         batch_size: greatest number of sentences in a batch; 0: any.
 
     Raises:
-        InputError: one of them is no such number.
+        InputError: one of them has an invalid value.
     """
 
     beam: int = 5
@@ -55,15 +55,15 @@ class Translation:
 
     Attributes:
         source: the line.
-        text: its translation; empty for a blank line, and where there is an `error`.
+        text: its translation; empty for a blank line, or if there is an `error`.
         score: as fairseq-generate prints it: log-probability to base 2, divided by length^lenpen.
-        depth: by "encoder" and "decoder" the average number of steps run for each token; empty
-            where nothing halts, and where costs were not asked for.
+        depth: the average number of steps per token, for "encoder" and "decoder"; empty if nothing
+            halts, or if costs were not requested.
         macs: multiply-accumulates of running the model once on the line and its translation,
             attention products included (a beam search computes `beam` hypotheses instead); None
-            where costs were not asked for, and where layers cannot be counted.
-        alpha_threshold: the halting threshold; None if nothing halts by one.
-        error: why there is no translation; None where there is one.
+            if costs were not requested, or if layers cannot be counted.
+        alpha_threshold: the halting threshold; None if nothing halts by a threshold.
+        error: why there is no translation; None if there is one.
         unknown_words: those of the source (or its subwords) that the model does not know.
         source_tokens, target_tokens: both with the end of the sentence, on the CPU.
     """
@@ -104,8 +104,8 @@ class ExactMatch:
 
     Attributes:
         percent: share of right answers, in per cent.
-        right: for each source whether its answer is.
-        answers: what the model said.
+        right: for each source, whether its answer is right.
+        answers: the answers of the model.
     """
 
     percent: float

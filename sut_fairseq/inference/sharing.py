@@ -13,11 +13,11 @@ _Model = TypeVar("_Model", bound=nn.Module)
 
 
 def sharing_weights(model: _Model) -> _Model:
-    """A copy of a model with the same parameters and buffers, not equal ones.
+    """A copy of a model that shares its parameters and buffers.
 
-    It takes milliseconds and no memory to speak of, and has thresholds, modes and hooks of its own,
-    so that several threads can run a model in several ways at once. Whoever changes a weight
-    (`copy.to(device)` does) changes it for all.
+    It takes milliseconds and almost no memory, and has its own thresholds, modes and hooks, so that
+    several threads can run a model in different ways at once. A change to a weight (as by
+    `copy.to(device)`) affects all copies.
     """
     shared = chain(model.parameters(), model.buffers())
     memo = {id(one): one for one in shared}

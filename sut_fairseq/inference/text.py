@@ -19,7 +19,7 @@ LONGEST = 1 << 16  # characters of a line; no model takes as many words, and Mos
 
 @dataclass(frozen=True)
 class SharedSide(TextSide):
-    """A side that several threads may use: its libraries load, and remember, as they go.
+    """A side that several threads may use: its libraries load and cache things on first use.
 
     Args:
         lock: held while they work.
@@ -61,7 +61,7 @@ class ModelText:
     max_source_tokens: int
 
     def read(self, line: str) -> Translation:
-        """A line with the tokens to translate, if there are any, or why it cannot be."""
+        """A line with its tokens to translate, if any, or why it cannot be translated."""
         clean = line[:LONGEST].encode(errors="replace").decode()
         if len(line) > LONGEST:
             error = f"the line is longer than {LONGEST:,} characters; split it."

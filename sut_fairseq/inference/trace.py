@@ -26,7 +26,7 @@ class Figures(dict[str, "Figure"]):
     """Pictures by name. A notebook shows them; `save` writes them."""
 
     def save(self, folder: str | Path, ending: str = "png") -> list[Path]:
-        """Write each picture as `<name>.<ending>` (`png`, `pdf`, `svg`); the files.
+        """Write each picture as `<name>.<ending>` (`png`, `pdf`, `svg`); return the files.
 
         Raises:
             InputError: for another ending.
@@ -53,29 +53,29 @@ class Figures(dict[str, "Figure"]):
 class SentenceTrace:
     """What a model did with one sentence.
 
-    Arrays are by "encoder" and "decoder", as far as the model has such loops; `run` is the number
-    of steps that were computed, and NaN stands where a token was not computed any more.
+    Arrays have the keys "encoder" and "decoder", if the model has these loops; `run` is the number
+    of steps that were computed, and NaN marks tokens that were no longer computed.
 
     Attributes:
         source: the sentence.
         text: the answer.
-        words: what stands for each token that a loop computes, `length` of them. What a decoder
-            reads is one behind what it writes.
+        words: the text of each token that a loop computes, `length` of them. A decoder's inputs
+            are one token behind its outputs.
         unknown_words: those of the sentence that the model does not know.
-        alpha_threshold: at which threshold; None if nothing halts by one.
+        alpha_threshold: the halting threshold; None if nothing halts by a threshold.
         macs: multiply-accumulates of running the model on the sentence and this answer, attention
-            products included; None if they were not asked for or cannot be counted.
-        num_steps: the most steps that each loop may run.
+            products included; None if they were not requested or cannot be counted.
+        num_steps: the maximum number of steps of each loop.
         depth: steps until each token was read out, `(length,)`.
-        computed: which tokens took the step, `(run, length)`, bool.
+        computed: which tokens took each step, `(run, length)`, bool.
         halting: probability of having halted before each step, `(run, length)`; only of loops that
             halt.
         attention: by "encoder.self_attention", "decoder.cross_attention", ... the weights
             `(run, num_heads, length, num_keys)`; those of a mixture are averaged over its experts.
-        gates: openness of copy gates, `(run, length, embed_dim)`; only of blocks that have some.
+        gates: openness of copy gates, `(run, length, embed_dim)`; only of blocks that have them.
         experts: by "encoder.feed_forward", ... the chosen experts `(run, length, top_k)`, -1 where
             a token was not computed; only of mixtures.
-        expert_weights: what each of them is mixed with, of the same shape.
+        expert_weights: the weight of each of them in the mixture, of the same shape.
     """
 
     source: str
@@ -137,7 +137,7 @@ class SentenceTrace:
         """Draw attention, gates and halting of each step, as `sut-report` does.
 
         Args:
-            head: the attention head to show, from 1; None: of all heads the greatest weight.
+            head: the attention head to show, from 1; None: the greatest weight of all heads.
 
         Raises:
             InputError: if there is no such head.

@@ -1,7 +1,7 @@
 """fairseq models: thin classes around the modules, and the only readers of a config.
 
-`from sut_fairseq.models import UniversalTransformerModel` imports the class when it is asked for:
-the modules of this package import each other through it, so it must not import them all first.
+`from sut_fairseq.models import UniversalTransformerModel` imports the class on demand: the modules
+of this package import each other through it, so it must not import them all first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From options to the modules of a stack."""
+"""Builds the modules of a stack from options."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def build_stack(
     block = build_block(config, side, own, cross, _feed_forward(config, side))
     halting = build_halting(config, side)
     if side.num_steps == 1 and not halting.predicts_first_step:
-        # It is never asked; data-parallel training would wait for its gradients.
+        # The unit is never used; data-parallel training would wait for its gradients.
         halting.requires_grad_(False)
     return Stack(
         block,
@@ -131,7 +131,7 @@ def _side(config: UniversalTransformerConfig, name: Name) -> Side:
 
 
 def head_dim(given: int | None, embed_dim: int, num_heads: int, name: Name) -> int:
-    """Size of a head: what is given, or as large as the heads of a state can be.
+    """Size of a head: the given one, or the size of a state divided by the number of heads.
 
     Raises:
         InputError: naming the options of the stack `name`, if the heads do not fit into the state.
@@ -147,7 +147,7 @@ def head_dim(given: int | None, embed_dim: int, num_heads: int, name: Name) -> i
 
 
 def _check_halting(config: UniversalTransformerConfig, side: Side) -> None:
-    # Checked here as well as where it is used: with both stacks' halting off nothing would see it.
+    # Checked here too: with halting off in both stacks, no module would check these options.
     threshold, epsilon = config.alpha_threshold, config.halting_epsilon
     check(0 < threshold <= 1, "alpha_threshold", "greater than 0, at most 1", threshold)
     check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
@@ -175,7 +175,7 @@ def _cross_attention_core(config: UniversalTransformerConfig, side: Side) -> Att
     kind = str(config.cross_attention)
     build_weights = CROSS_ATTENTION.builder("cross_attention", kind)
     if config.attention_experts > 1 or config.attention_kind == "mixture":
-        # The heads of a mixture are other ones for each token: there is no gaze to follow.
+        # In a mixture each token has different heads: there is no gaze to follow.
         allowed = "content with a mixture of attention experts, whose heads change by token"
         check(kind == "content", "cross_attention", allowed, kind)
     return AttentionCore(distribution=build_weights(config, side), dropout=config.attention_dropout)

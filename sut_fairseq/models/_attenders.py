@@ -1,4 +1,4 @@
-"""The attenders of a recurrent model: options, help, errors come from this list."""
+"""The attenders of a recurrent model: the list that options, help and errors come from."""
 
 from __future__ import annotations
 

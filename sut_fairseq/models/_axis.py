@@ -1,4 +1,4 @@
-"""An axis along which models differ, with its kinds; and what a kind may know of its stack."""
+"""An axis along which models differ, with its kinds; and the options of a stack for its kinds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Kind(Generic[BuildOfKind]):
     """A kind and how it is built.
 
     Attributes:
-        help: what the option's help says of it.
+        help: its description in the option's help.
         build: makes its module.
     """
 
@@ -47,7 +47,7 @@ class Axis(Generic[Build]):
         return f"{self._help}: " + "; ".join(f"{name}, {k.help}" for name, k in self.kinds.items())
 
     def builder(self, option: str, name: object) -> Build:
-        """What builds the kind of this name.
+        """The builder of the kind with this name.
 
         Raises:
             InputError: naming `option`, if there is no such kind.
@@ -73,5 +73,5 @@ class Side:
 
     @property
     def causal(self) -> bool:
-        """Whether tokens see only what stands before them."""
+        """Whether tokens cannot see later ones."""
         return self.name == "decoder"

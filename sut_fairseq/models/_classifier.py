@@ -1,4 +1,4 @@
-"""What the models of sequence classification share."""
+"""Base of the models for sequence classification."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Classifier(Pretrained):
 
 
 def num_labels(task: FairseqTask) -> int:
-    """How many scores a classifier gives.
+    """Number of labels that a classifier scores.
 
     Raises:
-        InputError: for a task that does not want scores of labels.
+        InputError: for a task whose models do not score labels.
     """
     number: int | None = getattr(task, "num_labels", None)
     if number is None:

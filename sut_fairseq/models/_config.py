@@ -28,7 +28,7 @@ _TOP_1 = (
 
 @dataclass
 class TokenOptions(FairseqDataclass):
-    """Token embeddings of a translation model, and how many tokens there may be."""
+    """Token embeddings of a translation model, and its maximum lengths."""
 
     encoder_embed_dim: int = field(default=512, metadata={"help": "size of a source token's state"})
     decoder_embed_dim: Optional[int] = field(

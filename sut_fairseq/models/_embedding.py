@@ -1,4 +1,4 @@
-"""Embeddings of words, as all models of this package begin."""
+"""Word embeddings with positions, from which the models with a depth loop start."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Embedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, offset: int = 0) -> Tensor:
-        """Embed columns `offset` and after of `(batch, length)`: -> `(batch, rest, embed_dim)`."""
+        """Embed columns from `offset` on of `(batch, length)`: -> `(batch, rest, embed_dim)`."""
         states = self.scale * self.tokens(tokens[:, offset:])
         if self.positions is not None:
             positions = self.positions(tokens.eq(self.padding_idx), offset)
@@ -42,7 +42,7 @@ class Embedding(nn.Module):
 
 
 def token_embedding(dictionary: Dictionary, embed_dim: int) -> nn.Embedding:
-    """A table of words, normal with variance 1 / embed_dim, padding zero."""
+    """A table of embeddings, normal with variance 1 / embed_dim; zero for padding."""
     embedding = nn.Embedding(len(dictionary), embed_dim, padding_idx=dictionary.pad())
     nn.init.normal_(embedding.weight, std=embed_dim**-0.5)
     with torch.no_grad():
@@ -61,10 +61,10 @@ def token_embeddings(
     """Source embedding, target embedding and output projection, tied as the options say.
 
     Args:
-        options: a translation model's.
+        options: of a translation model.
         source, target: the dictionaries.
         target_dim: size of a target token's embedding.
-        output_dim: size of what the output projection reads; `target_dim` where it is tied.
+        output_dim: input size of the output projection; `target_dim` if it is tied.
 
     Raises:
         InputError: if they cannot be tied.
@@ -101,7 +101,7 @@ def ties_output(options: TokenOptions) -> bool:
 
 
 def check_precision(parameter: Tensor) -> None:
-    """fairseq's --fp16 converts the parameters, which the CPU does not fully support."""
+    """Refuse float16 parameters, as of fairseq's --fp16, on the CPU, which lacks full support."""
     if parameter.device.type == "cpu" and parameter.dtype == torch.float16:
         raise InputError(
             "the model is on the CPU with torch.float16 parameters, but --fp16 needs a GPU: drop "

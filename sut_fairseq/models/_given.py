@@ -1,4 +1,4 @@
-"""From what fairseq gives for a model's options to a configuration with all of them, checked."""
+"""Turns the model options that fairseq passes into a complete, checked configuration."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from sut_fairseq.models._config import UniversalTransformerConfig
 
 logger = logging.getLogger(__name__)
 
-# How the options that are sizes end; `attention_positions` is none.
+# Endings of the options that are sizes; `attention_positions` is not one.
 _SIZES = ("_dim", "_size", "source_positions", "target_positions")
 Options = TypeVar("Options", bound=FairseqDataclass)
 
 
 def complete(kind: type[Options], given: Any) -> Options:
-    """All options of a kind of model; one that is newer than a checkpoint takes its default.
+    """All options of a kind of model; those newer than a checkpoint take their defaults.
 
     Args:
         kind: the model's configuration.
-        given: what fairseq has made of a command line or a checkpoint.
+        given: the options that fairseq has read from a command line or a checkpoint.
 
     Raises:
-        InputError: if a value has another type than its option, or if a size or a dropout,
-            whichever it is, is out of range.
+        InputError: if a value is not of its option's type, or if any size or dropout is out of
+            range.
     """
     config = kind()
     for option in fields(kind):
@@ -44,7 +44,7 @@ def complete(kind: type[Options], given: Any) -> Options:
 
 
 def _check_type(name: str, types: set[Any], value: object) -> None:
-    """fairseq checks no types in --model-overrides: '0.8', 2.0 and 'False' arrive there."""
+    """Check the type: fairseq lets '0.8', 2.0 and 'False' through in --model-overrides."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if bool in types:
         check(isinstance(value, bool), name, "True or False", repr(value))
@@ -55,9 +55,9 @@ def _check_type(name: str, types: set[Any], value: object) -> None:
 
 
 def warn_of_unused(config: UniversalTransformerConfig, side: str, kind: str) -> None:
-    """Log which options of a side that the model does not have are set in vain.
+    """Warn of options that have no effect because the model does not have their side.
 
-    They are not refused: checkpoints with such options still load.
+    They are not refused, so that checkpoints with such options still load.
 
     Args:
         config: all options.

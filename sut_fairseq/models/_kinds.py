@@ -1,4 +1,4 @@
-"""The axes of a model, each with the list of its kinds: options, help, errors come from here.
+"""The axes of a model, each with its kinds: options, help and errors come from these lists.
 
 To add a kind: write its module, then a builder and a line in the list of its axis here.
 """
@@ -232,7 +232,7 @@ def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: 
 
 
 def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
-    # Heads have no use for it. Whoever names a kind may keep the options of another one's preset.
+    # Heads do not use it. A kind that is named may override that of a preset that sets it.
     given = config.attention_retrievals
     requirement = "left out without `attention_kind` compositional"
     check(given is None, "attention_retrievals", requirement, given)
@@ -274,7 +274,7 @@ def _mixture_feed_forward(config: Config, side: Side, activation: Activation) ->
     )
 
 
-# No option names them: one expert is dense.
+# No option chooses between them: one expert means dense.
 FEED_FORWARD: Axis[Callable[[Config, Side, Activation], FeedForward]] = Axis(
     "kind of feed-forward layer",
     {

@@ -1,4 +1,4 @@
-"""How the models of this package take trained parameters: `from_pretrained`, and what is shared."""
+"""How this package's models load trained parameters: `from_pretrained`, and checks of sharing."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sut_fairseq.checkpoints.reading import guard_fairseq
 from sut_fairseq.errors import InputError, check
 
 _TOKENISERS = {"tokenizer", "bpe"}
-_READ = ("data", "source_lang", "target_lang")  # of a task's settings, to know its tokenisation
+_READ = ("data", "source_lang", "target_lang")  # settings of a task that tell its tokenisation
 
 
 class Pretrained(BaseFairseqModel):
-    """A model that is loaded from files which are checked before."""
+    """A model whose files are checked before it is loaded."""
 
     @classmethod
     def from_pretrained(
@@ -36,13 +36,14 @@ class Pretrained(BaseFairseqModel):
         """Load a trained model with its task, as fairseq's models do.
 
         Args:
-            model_name_or_path: folder of the checkpoint. (fairseq also fetches and unpacks
-                archives, whose content nobody has checked.)
-            checkpoint_file: its name in the folder, or several for an ensemble, between colons.
-            data_name_or_path: folder of the dictionaries; if it begins with a dot, below the other.
+            model_name_or_path: folder of the checkpoint. (fairseq would also fetch and unpack
+                archives, whose content is unchecked.)
+            checkpoint_file: its name in the folder; for an ensemble several, with colons between.
+            data_name_or_path: folder of the dictionaries; if it begins with a dot, relative to the
+                folder of the checkpoint.
             options: settings to replace, and those of fairseq's tokenisers. Without the latter
-                (`tokenizer`, `bpe`) raw text of a translation task is treated as the data of that
-                folder were, like `sut-translate` does it.
+                (`tokenizer`, `bpe`), raw text for a translation task is tokenised like the data in
+                that folder, as by `sut-translate`.
 
         Returns:
             fairseq's `GeneratorHubInterface`.
@@ -80,7 +81,7 @@ class Pretrained(BaseFairseqModel):
         """Load parameters as fairseq's models do, unless that would lose some of them.
 
         Raises:
-            InputError: if the model shares what the checkpoint has two different matrices for.
+            InputError: if the model shares a matrix that has two values in the checkpoint.
         """
         _check_shared(self, state_dict)
         return super().load_state_dict(state_dict, *arguments, **options)
@@ -89,7 +90,7 @@ class Pretrained(BaseFairseqModel):
         """Prepare the model for generation as fairseq does.
 
         Raises:
-            InputError: for `--retain-dropout`, which nothing here would heed.
+            InputError: for `--retain-dropout`, which would have no effect.
         """
         if cfg.generation.retain_dropout:
             raise InputError(
@@ -106,7 +107,7 @@ def _check_shared(model: nn.Module, state: Mapping[str, Any]) -> None:
         if not (first in state and name in state and first != name):
             continue
         one, other = state[first], state[name]
-        # Other shapes fit no model; that is said elsewhere.
+        # Wrong shapes are reported elsewhere.
         if one.shape == other.shape and not torch.allclose(one, other, 0, 0, equal_nan=True):
             raise InputError(
                 f"the checkpoint has different weights for `{first}` and `{name}`, which this "
@@ -116,7 +117,7 @@ def _check_shared(model: nn.Module, state: Mapping[str, Any]) -> None:
 
 
 class _Step(NamedTuple):
-    """A step of tokenisation as fairseq's interface has it."""
+    """A step of tokenisation with fairseq's interface."""
 
     source: TextSide
     target: TextSide

@@ -1,4 +1,4 @@
-"""Encoder and decoder of the recurrent translation model, as fairseq wants them."""
+"""Encoder and decoder of the recurrent translation model, with fairseq's interfaces."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RecurrentEncoder(FairseqEncoder):
             is for fairseq's search for NaN, see `UniversalTransformerEncoder`.
 
         Raises:
-            InputError: if there is nothing to read in a sentence.
+            InputError: if a sentence has nothing to read.
         """
         check_precision(self.embedding.tokens.weight)
         words = Words.of(src_tokens, self.unread)
@@ -95,17 +95,17 @@ class _Decoded:
     def __init__(self, state: DecoderState, source: Source) -> None:
         self.state = state
         self.length = 0
-        # Of the last token, for the stop gate, `(batch, 1, num_words)`.
+        # The last token's attention weights, for the stop gate, `(batch, 1, num_words)`.
         self.weights = source.states.new_zeros(source.states.shape[0], 1, source.states.shape[1])
 
     def select(self, chosen: Tensor) -> None:
-        """Take these sentences."""
+        """Select sentences."""
         self.state = self.state.select(chosen)
         self.weights = self.weights.index_select(0, chosen)
 
 
 class _Seen:
-    """Gathers what is shown of consecutive tokens, `(batch, width, ...)` by name."""
+    """Collects intermediate results of consecutive tokens, `(batch, width, ...)` by name."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, list[Tensor]] = {}
@@ -114,7 +114,7 @@ class _Seen:
         self._pieces.setdefault(name, []).append(values)
 
     def values(self) -> dict[str, Tensor]:
-        """What was shown, of all tokens."""
+        """The results of all tokens."""
         return {name: torch.cat(pieces, dim=1) for name, pieces in self._pieces.items()}
 
 
@@ -147,16 +147,16 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Decode.
 
         Args:
-            prev_output_tokens: all target tokens so far, padded at their end, `(batch, tgt_len)`.
+            prev_output_tokens: all target tokens so far, padded at the end, `(batch, tgt_len)`.
             encoder_out: what the encoder returned.
             incremental_state: fairseq's; if given, only the tokens that it has not seen yet are
                 computed.
-            observers: the one called "decoder" is told, as of a single step with one head, the
-                weights and what they are made of.
+            observers: the one named "decoder" is shown the weights and their components, as those
+                of a single step with one head.
 
         Returns:
             scores `(batch, new_len, vocabulary)` and a dict: `attn`, the attention weights
-            `[(batch, new_len, src_len)]`, 0 at whatever is no word.
+            `[(batch, new_len, src_len)]`, 0 except at words.
         """
         lengths = encoder_out["lengths"][0]
         source = Source(encoder_out["encoder_out"][0].transpose(0, 1), lengths)
@@ -190,7 +190,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return scores, {"attn": [attention]}
 
     def _by_column(self, weights: Tensor, encoder_out: dict[str, Any]) -> Tensor:
-        """`(batch, width, num_words)` -> `(batch, width, src_len)`, where the words came from."""
+        """`(batch, width, num_words)` -> `(batch, width, src_len)`, in the words' columns."""
         columns = encoder_out["columns"][0].unsqueeze(1).expand_as(weights)
         blank = weights.new_zeros(*weights.shape[:2], encoder_out["src_len"][0])
         return blank.scatter(2, columns, weights)

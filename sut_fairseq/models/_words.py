@@ -9,13 +9,13 @@ from sut_fairseq.modules.words import Words
 
 
 def unread(dictionary: Dictionary, *, boundary_tokens: bool) -> tuple[int, ...]:
-    """The tokens that are left out: padding, and unless `boundary_tokens` begin and end tokens."""
+    """The tokens to skip: padding and, without `boundary_tokens`, begin and end tokens."""
     ends = () if boundary_tokens else (dictionary.bos(), dictionary.eos())
     return (dictionary.pad(), *ends)
 
 
 def check_words(words: Words, model: str) -> None:
-    """Raise an `InputError` if there is nothing to read in a sentence."""
+    """Raise an `InputError` if a sentence has nothing to read."""
     if not words.lengths.min():
         raise InputError(
             f"a source sentence has no words, which {model} reads alone: take empty lines out of "

@@ -150,7 +150,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         attention_retrievals=4,
         attention_retrieval_dim=32,
     ),
-    # What the Neural Data Router's authors left as future work: both sides route.
+    # Left as future work by the Neural Data Router's authors: both sides route.
     "ndr_seq2seq": dict(
         DATA_ROUTER,
         encoder_embed_dim=256,
@@ -174,11 +174,11 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def _settle_precision(arguments: Namespace) -> None:
-    """Undo what fairseq gets wrong about precision, and refuse in a sentence what needs a GPU.
+    """Correct what fairseq gets wrong about precision, and refuse options that need a GPU.
 
-    Meant for the command line of fairseq-train, which holds these flags; the options of a model,
-    with which fairseq calls this too, do not. fairseq's parser lets --bf16 imply --tpu, for which
-    the trainer then looks for torch_xla; everything else that it does with --bf16 (parameters in
+    Meant for the command line of fairseq-train, which has these flags; fairseq also calls this with
+    the options of a model, which do not. In fairseq's parser --bf16 implies --tpu, for which the
+    trainer then looks for torch_xla; everything else that it does with --bf16 (parameters in
     bfloat16, copies of them in float32 in the optimizer, no loss scaling) needs no TPU.
     """
     given = [f for f in ("fp16", "bf16", "amp", "autocast") if _is_on(arguments, f)]
@@ -212,17 +212,17 @@ def register_architecture(
         model: what `register_model` calls it.
         name: of the architecture.
         options: defaults by option.
-        check: refuses what else a command line has, with an `InputError`; also of the model itself.
+        check: refuses the rest of a command line with an `InputError`; for the model itself too.
     """
     register_model_architecture(model, name)(partial(_fill_in, options, check))
-    # fairseq has registered the model's own name, with nothing to be done for it.
+    # fairseq has registered the model's own name with a function that does nothing.
     ARCH_CONFIG_REGISTRY[model] = partial(_fill_in, {}, check)
 
 
 def _fill_in(options: dict[str, Any], check: Check | None, arguments: Namespace) -> None:
     prepare_process(arguments)
     if options and is_hydra():
-        # All options have values already, those of the model: an architecture would set none.
+        # All options already have the model's values: an architecture would set none.
         name = arguments._name
         raise InputError(
             f"model._name must be the name of a model, here {ARCH_MODEL_NAME_REGISTRY[name]}, and "

@@ -1,7 +1,7 @@
 """Named architectures of classifiers: those of the Neural Data Router's tables (NDR Tables 7-9).
 
-`ndr_<task>` is the data router, `ndr_<task>_<baseline>` what it is compared with. ACT is a flag of
-any of them that is not recurrent (`--encoder-halting act`, or `act-ut` for Dehghani's variant).
+`ndr_<task>` is the data router, `ndr_<task>_<baseline>` a model that it is compared with. All that
+are not recurrent can use ACT (`--encoder-halting act`, or `act-ut` for Dehghani's variant).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from sut_fairseq.models import encoder_classifier, recurrent_classifier  # noqa: F401
 from sut_fairseq.models.architectures import DATA_ROUTER, register_architecture
 
-# With relative positions the authors' models read the embedded words as they are. A copy gate could
-# not restore what dropout takes from them before the first step.
+# With relative positions the authors' models read the embedded words unchanged. A copy gate could
+# not restore what dropout removes from them before the first step.
 _INTACT = dict(no_token_positional_embeddings=True, embedding_dropout=0.0)
 _ROUTER = {key: value for key, value in DATA_ROUTER.items() if key != "decoder_block"} | _INTACT
 
@@ -21,7 +21,7 @@ _TRANSFORMER = dict(attention_positions="none", activation_fn="relu")
 _RELATIVE = dict(_TRANSFORMER, **_INTACT, attention_positions="transformer-xl")
 _GATED = dict(encoder_block="data-router", copy_gate_update="tanh", copy_gate_dropout=0.1)
 
-# What is computed, whatever the sizes.
+# Everything but the sizes.
 _KINDS: dict[str, dict[str, Any]] = {
     "": _ROUTER,
     "_transformer": _TRANSFORMER,
@@ -54,8 +54,8 @@ def _sizes(
 
 _CTL, _CTL_PLAIN = _sizes(256, 512, 1, 14, 0.5), _sizes(128, 256, 4, 11, 0.1)
 _ARITHMETIC, _ARITHMETIC_PLAIN = _sizes(256, 1024, 4, 15, 0.5), _sizes(128, 256, 4, 11, 0.5)
-# Appendix D.2 reads ListOps from the first column, C.3 says the last for all tasks: the outermost
-# operator, whose value it is, stands in front.
+# Appendix D.2 reads ListOps from the first column, C.3 says the last for all tasks: the label is
+# the value of the outermost operator, which comes first.
 _LISTOPS = dict(_sizes(512, 1024, 16, 20, 0.1), readout="first")
 _LISTOPS_PLAIN = dict(_sizes(256, 1024, 16, 6, 0.015), readout="first")
 _LISTOPS_GATE = dict(copy_gate_dropout=0.05, attention_query_dropout=0.1)
@@ -69,6 +69,7 @@ _ENCODERS: dict[str, dict[str, Any]] = {
     "ndr_ctl_geometric": _CTL_PLAIN,
     "ndr_arithmetic": _ARITHMETIC,
     "ndr_arithmetic_transformer": _ARITHMETIC_PLAIN,
+    # Appendix C.3 speaks of models with gates only; the authors' runs have it here too.
     "ndr_arithmetic_rel": dict(_ARITHMETIC_PLAIN, attention_query_dropout=0.1),
     "ndr_arithmetic_abs_rel_gate": _ARITHMETIC,
     "ndr_listops": dict(_LISTOPS, **_LISTOPS_GATE),
@@ -90,7 +91,7 @@ def _recurrent(
     )
 
 
-# Of bidirectional ones the tables give the state of both directions together.
+# For bidirectional models the tables give the size of both directions together.
 _BOTH = dict(encoder_bidirectional=True)
 _RECURRENT: dict[str, dict[str, Any]] = {
     "ndr_ctl_lstm": _recurrent(200, 1, 0.5),

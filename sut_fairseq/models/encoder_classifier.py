@@ -1,4 +1,4 @@
-"""The encoder of a Universal Transformer and its relatives, read out as a classifier."""
+"""The encoder of a Universal Transformer or one of its relatives as a classifier."""
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
@@ -33,7 +33,7 @@ _READOUTS = ("first", "last")
 
 @dataclass
 class EncoderClassifierConfig(UniversalTransformerConfig):
-    """The options of the encoder; those of a decoder are there, and unused."""
+    """Options of the encoder; those of a decoder exist but are unused."""
 
     readout: ChoiceEnum(list(_READOUTS)) = field(  # type: ignore[valid-type]
         default="last", metadata={"help": "column that the label is read from: begin or end token"}
@@ -128,7 +128,7 @@ class EncoderClassifier(Classifier):
         Args:
             src_tokens: `(batch, src_len)`, padded on either side.
             src_lengths, prev_output_tokens: not needed; fairseq passes them.
-            observers: the one called "encoder" is told what the stack computes.
+            observers: the one named "encoder" is shown what the stack computes.
 
         Returns:
             scores `(batch, num_labels)` and the statistics.
@@ -148,7 +148,7 @@ class EncoderClassifier(Classifier):
         return self.output_projection(column), statistics_of("encoder", output)
 
     def _num_steps(self, real: Tensor) -> Optional[int]:
-        """How many steps a batch gets if not as many as ever; `real` is False at padding."""
+        """Number of steps of a batch; None: all of them. `real` is False at padding."""
         if not self.training or self.training_steps_beyond_length is None:
             return None
         if real.is_cuda and torch.cuda.is_current_stream_capturing():

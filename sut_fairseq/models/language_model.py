@@ -1,4 +1,4 @@
-"""Decoder-only language models: the depth loop of a Universal Transformer that reads no encoder."""
+"""Decoder-only language models: a Universal Transformer's depth loop without an encoder."""
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 def _let_fairseq_read_sentences() -> None:
-    """Give one module of fairseq a name of numpy that numpy 2 no longer has.
+    """Give one module of fairseq an attribute of numpy that numpy 2 has removed.
 
-    Language models read a sentence at a time with it: `--sample-break-mode eos`, and whatever
-    fairseq-interactive is asked.
+    Language models need it to read single sentences: with `--sample-break-mode eos`, and in
+    fairseq-interactive.
     """
     if not hasattr(numpy, "compat"):
         found = {**vars(numpy), "compat": SimpleNamespace(long=numpy.int64)}
@@ -52,9 +52,8 @@ _let_fairseq_read_sentences()
 class LanguageModelConfig(UniversalTransformerConfig):
     """The options of a decoder.
 
-    Sizes of its own that are not given (`decoder_embed_dim`, `decoder_ffn_embed_dim`,
-    `decoder_attention_heads`) are the encoder's; what else describes an encoder has no effect, and
-    the log says so.
+    Its own sizes (`decoder_embed_dim`, `decoder_ffn_embed_dim`, `decoder_attention_heads`) default
+    to the encoder's; other options of an encoder have no effect, and the log says so.
     """
 
     max_target_positions: Optional[int] = field(  # type: ignore[assignment]
@@ -66,7 +65,7 @@ class LanguageModelConfig(UniversalTransformerConfig):
 
 @register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
 class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
-    """A language model of any kinds of block, attention, feed-forward and halting.
+    """A language model with any kinds of block, attention, feed-forward layer and halting.
 
     For fairseq's task `language_modeling`. `forward` returns `(scores, extra)`: scores
     `(batch, length, vocabulary)` of the next token; `extra["routing"]` and `extra["halting"]` as in
@@ -132,7 +131,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         Args:
             src_tokens: `(batch, length)`, padded on the right.
             src_lengths: not needed; fairseq passes it.
-            observers: the one called "decoder" is told what the stack computes.
+            observers: the one named "decoder" is shown what the stack computes.
         """
         check_precision(self.decoder.embedding.tokens.weight)
         output: tuple[Tensor, dict[str, Any]] = self.decoder(src_tokens, observers=observers)
@@ -140,7 +139,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
 
 
 def _check_task(arguments: Namespace) -> None:
-    """Refuse the command line of a task without the option that the length of a text is from."""
+    """Refuse the command line of a task without `--tokens-per-sample`, the length of a text."""
     if hasattr(arguments, "task") and not hasattr(arguments, "tokens_per_sample"):
         raise InputError(
             f"--arch {arguments.arch} is a language model: it needs --task language_modeling, not "
@@ -148,8 +147,9 @@ def _check_task(arguments: Namespace) -> None:
         )
 
 
-# 6 shared steps (COMP C.7); the two differ in nothing but the attention.
+# 6 shared steps (COMP C.7), pre-norm as in the authors' code; the two differ only in attention.
 _SHARED_STEPS = dict(
+    decoder_normalize_before=True,
     decoder_embed_dim=512,
     decoder_ffn_embed_dim=2048,
     decoder_attention_heads=8,

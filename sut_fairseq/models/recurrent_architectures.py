@@ -8,7 +8,7 @@ from sut_fairseq.models._attenders import ATTENDERS
 from sut_fairseq.models.architectures import register_architecture
 
 RECURRENT = {f"location_{name.replace('-', '_')}": {"attender": name} for name in ATTENDERS}
-# Its name would else be `location_location`.
+# Otherwise its name would be `location_location`.
 RECURRENT["location"] = RECURRENT.pop("location_location")
 
 for _name, _options in RECURRENT.items():

@@ -73,7 +73,7 @@ class RecurrentClassifierConfig(FairseqDataclass):
 
 @register_model("recurrent_classifier", dataclass=RecurrentClassifierConfig)
 class RecurrentClassifier(Classifier):
-    """Embedding, recurrent network, and one linear layer on what it gives for the whole sentence.
+    """Embedding, recurrent network, and one linear layer on its output for the whole sentence.
 
     `forward` returns `(scores, extra)`: scores `(batch, num_labels)`; `extra` is empty.
     """
@@ -137,7 +137,7 @@ class RecurrentClassifier(Classifier):
             scores `(batch, num_labels)` and an empty dictionary.
 
         Raises:
-            ValueError: if there is nothing to read in a sentence.
+            ValueError: if a sentence has nothing to read.
         """
         check_precision(self.embedding.weight)
         words = Words.of(src_tokens, self.unread)

@@ -26,7 +26,7 @@ from sut_fairseq.modules.observer import Look
 
 @dataclass
 class ContextualRetrievalModelConfig(RouterOptions, AttentionOptions):
-    """The options of attention; those of a decoder are there, and unused."""
+    """Options of attention; those of a decoder exist but are unused."""
 
     encoder_embed_dim: int = field(default=64, metadata={"help": "size of an object's state"})
     encoder_attention_heads: int = field(default=2, metadata={"help": "heads, or searches"})
@@ -99,7 +99,7 @@ class ContextualRetrievalModel(Pretrained):
         return self.network(objects.to(weight.dtype), look), {}
 
 
-# Table 6 of the paper, 2 searches and 4 retrievals, states of 64; more of them are flags.
+# Table 6 of the paper: 2 searches, 4 retrievals, states of 64; options set larger numbers.
 CONTEXTUAL_RETRIEVAL: dict[str, dict[str, Any]] = {
     "contextual_retrieval_multihead": dict(attention_kind="multihead"),
     "contextual_retrieval_compositional": dict(

@@ -55,13 +55,13 @@ class UniversalTransformerEncoder(FairseqEncoder):
         Args:
             src_tokens: `(batch, src_len)`.
             src_lengths: not needed; fairseq passes it.
-            observers: the one called "encoder" is told what the stack computes.
+            observers: the one named "encoder" is shown what the stack computes.
 
         Returns:
             fairseq's `encoder_out`: `[(src_len, batch, embed_dim)]`, its `encoder_padding_mask`:
             `[(batch, src_len)]`, True = padding, and the `routing` and `halting` statistics;
-            after `reorder_encoder_out` also `rows`. `states` is the first, not transposed: fairseq
-            looks for the module that made a NaN with hooks that need a tensor in every output.
+            after `reorder_encoder_out` also `rows`. `states` is `encoder_out`, not transposed: the
+            hooks by which fairseq finds the module that made a NaN need a tensor in every output.
         """
         check_precision(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
@@ -89,7 +89,7 @@ class UniversalTransformerEncoder(FairseqEncoder):
 
 
 class _LastLook(Observer):
-    """Cross-attention of the last step that each token took, averaged over heads and experts."""
+    """Cross-attention weights of each token's last step, averaged over heads and experts."""
 
     def __init__(self) -> None:
         self.weights: Tensor | None = None
@@ -109,11 +109,11 @@ class _LastLook(Observer):
 class UniversalTransformerDecoder(FairseqIncrementalDecoder):
     """Embedding, stack, and output projection; decodes incrementally.
 
-    A stack without cross-attention reads no encoder: that is a language model.
+    With a stack without cross-attention it reads no encoder and is a language model.
 
     Attributes:
-        reports_attention: whether `forward` returns attention weights, for which torch's fused
-            attention is given up; a training never does.
+        reports_attention: whether `forward` returns attention weights, which rules out torch's
+            fused attention; in training it never does.
     """
 
     reports_attention: bool = False
@@ -146,7 +146,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             encoder_out: what the encoder returned; None in a language model.
             incremental_state: fairseq's; if given, only the tokens that it has not seen yet are
                 computed.
-            observers: the one called "decoder" is told what the stack computes.
+            observers: the one named "decoder" is shown what the stack computes.
 
         Returns:
             scores `(batch, new_len, vocabulary)` and a dict: `attn`, `[None]`, or if it
@@ -214,7 +214,7 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
 
     `forward` returns `(scores, extra)`: scores `(batch, tgt_len, vocabulary)`; `extra["routing"]`
     maps "encoder.feed_forward", "decoder.cross_attention", ... to `RoutingStatistics` and
-    `extra["halting"]` maps "encoder" and "decoder" to `HaltingStatistics`, as far as they are on.
+    `extra["halting"]` maps "encoder" and "decoder" to `HaltingStatistics`, where they are on.
     """
 
     @classmethod
@@ -273,7 +273,7 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
         return model
 
     def prepare_for_inference_(self, cfg: DictConfig) -> None:
-        """Get ready for a command of fairseq; report attention if its options use it."""
+        """Prepare the model for generation; report attention if the options use it."""
         super().prepare_for_inference_(cfg)
         self.decoder.reports_attention = cfg.generation.print_alignment is not None
 

@@ -1,1 +1,1 @@
-"""fairseq tasks: what its own `translation` cannot do."""
+"""fairseq tasks for what its own `translation` cannot do."""

@@ -12,8 +12,8 @@ from fairseq.data.data_utils import filter_paired_dataset_indices_by_size
 class BalancedLengths(FairseqDataset):
     """Repeats sentence pairs so that each source length has as many as the most frequent one.
 
-    Where pairs do not go evenly, those that come first are repeated once more. The order within a
-    length is random for each epoch, as in `LanguagePairDataset`.
+    If the numbers do not divide evenly, the first pairs are repeated once more. The order within a
+    length is random in each epoch, as in `LanguagePairDataset`.
     """
 
     def __init__(self, dataset: LanguagePairDataset) -> None:
@@ -22,7 +22,7 @@ class BalancedLengths(FairseqDataset):
         groups = [numpy.flatnonzero(lengths == length) for length in numpy.unique(lengths)]
         most = max(map(len, groups), default=0)
         repeated = [numpy.resize(group, most) for group in groups]
-        # By length: batches are cut from this order, and hold one length each but for the seams.
+        # By length: batches are cut from this order, and few of them mix lengths.
         self._indices = numpy.concatenate(repeated) if repeated else numpy.arange(0)
         self._num_groups = len(groups)
 
@@ -37,7 +37,7 @@ class BalancedLengths(FairseqDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """No: each epoch has an order of its own."""
+        """No: each epoch has its own order."""
         return False
 
     @property
@@ -63,11 +63,11 @@ class BalancedLengths(FairseqDataset):
         return self.dataset.size(self._indices[index])
 
     def ordered_indices(self) -> Any:
-        """By length, in random order within each; fairseq has seeded numpy for the epoch."""
+        """By length, in random order within a length; fairseq has seeded numpy for the epoch."""
         by_length = numpy.arange(len(self)).reshape(max(self._num_groups, 1), -1)
         random = numpy.random.default_rng(numpy.random.randint(2**31))
         return random.permuted(by_length, axis=1).ravel()
 
     def filter_indices_by_size(self, indices: Any, max_sizes: Any) -> Any:
-        """Leave out what is too long, and say what was left out."""
+        """The indices of pairs that are not too long, and those that are left out."""
         return filter_paired_dataset_indices_by_size(*self.sizes.T, indices, max_sizes)

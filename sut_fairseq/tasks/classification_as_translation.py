@@ -13,15 +13,15 @@ from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 
 @register_task("classification_as_translation", dataclass=LabelTaskConfig)
 class ClassificationAsTranslationTask(LabelTask):
-    """Any encoder-decoder model can be trained for it.
+    """Classification with any encoder-decoder model: the label is the only target word.
 
-    Prediction takes one step of the decoder and the most probable of the labels.
+    Prediction takes one step of the decoder and chooses the most probable label.
     """
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
         """Log-probability of each label as the first word, `(batch, num_labels)`."""
         source = sample["net_input"]["src_tokens"]
-        # fairseq starts targets with the end of the sentence.
+        # fairseq's decoder inputs start with the end-of-sentence symbol.
         start = source.new_full((source.size(0), 1), self.tgt_dict.eos())
         output = model(**{**sample["net_input"], "prev_output_tokens": start})
         return self._of_first_word(model, output)
@@ -29,14 +29,14 @@ class ClassificationAsTranslationTask(LabelTask):
     def valid_step(
         self, sample: dict[str, Any], model: nn.Module, criterion: nn.Module
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Loss of the criterion, and counts of right predictions."""
+        """Loss of the criterion, and counts of correct predictions."""
         outputs: list[Any] = []
         hook = model.register_forward_hook(lambda module, inputs, output: outputs.append(output))
         try:
             loss, sample_size, log = super().valid_step(sample, model, criterion)
         finally:
             hook.remove()
-        # The criterion's pass begins with the step that predicts a label: no need to repeat it.
+        # The criterion's forward pass includes the step that predicts a label, so reuse it.
         scores = self._of_first_word(model, outputs[-1]) if outputs else self.scores(model, sample)
         predicted = scores.argmax(dim=1)
         right = self.labels.to(predicted.device)[predicted] == sample["target"][:, 0]
@@ -44,6 +44,6 @@ class ClassificationAsTranslationTask(LabelTask):
         return loss, sample_size, log
 
     def _of_first_word(self, model: Any, output: Any) -> Tensor:
-        """The labels' part of what a model says of the first word, `(batch, num_labels)`."""
+        """A model's log-probability of each label as the first word, `(batch, num_labels)`."""
         symbols: Tensor = model.get_normalized_probs(output, log_probs=True)[:, 0]
         return symbols[:, self.labels.to(symbols.device)]

@@ -28,7 +28,7 @@ def read_column(
         split: `train`, `valid`, `test`, ...
         name: of the column.
         size: number of sentence pairs in the split.
-        besides: names that the caller takes without a column, for the error.
+        besides: names that the caller accepts without a column, for the error message.
 
     Raises:
         InputError: there is no such column, or it does not belong to these pairs.
@@ -42,7 +42,7 @@ def read_column(
             f"{computed}."
         )
     try:
-        # Only a line feed ends a value: `splitlines` knows ten more characters that do.
+        # Only a line feed ends a value: `splitlines` would split at ten more characters.
         with open(path, encoding="utf-8", newline="\n") as lines:
             values = [line.rstrip("\r\n") for line in lines]
     except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ def read_column(
 
 
 def order_of(value: str) -> tuple[int, float, str]:
-    """Sort key of a column's values: finite numbers by size, then words by alphabet."""
+    """Sort key of a column's values: finite numbers by size, then words alphabetically."""
     try:
         number = float(value)
     except ValueError:

@@ -27,7 +27,7 @@ _SETS = ("train", "valid", "test")
 
 @dataclass
 class ContextualRetrievalConfig(FairseqDataclass):
-    """The sets, and how many of them."""
+    """The sets of objects, and their number."""
 
     num_searches: int = field(default=2, metadata={"help": "searches of each object"})
     num_retrievals: int = field(
@@ -57,12 +57,12 @@ class ContextualRetrievalConfig(FairseqDataclass):
 
 @register_task("contextual_retrieval", dataclass=ContextualRetrievalConfig)
 class ContextualRetrievalTask(FairseqTask):
-    """Objects find others, and retrieve what they prefer of them: `retrieval_sets` has the rule.
+    """Objects look each other up and retrieve numbers, by the rule of `retrieval_sets`.
 
-    There is no data folder. Training draws new sets for each epoch, from `--seed`, as the paper
-    does; the others follow from `--data-seed`. `valid` and `test` have the combinations of
-    preferences that training has, `valid_held_out` and `test_held_out` those that it has not, and
-    `valid_all` and `test_all` all of them. Models read `objects` and give a number for each; the
+    There is no data folder. Training draws new sets for each epoch, seeded by `--seed`, as in the
+    paper; all other sets are seeded by `--data-seed`. `valid` and `test` have the combinations of
+    preferences that training shows, `valid_held_out` and `test_held_out` those that it does not,
+    `valid_all` and `test_all` all of them. Models read `objects` and predict a number for each; the
     criterion is `absolute_error`.
     """
 
@@ -91,7 +91,7 @@ class ContextualRetrievalTask(FairseqTask):
 
     @property
     def num_features(self) -> int:
-        """How many numbers a model reads of each object."""
+        """Number of features that a model reads for each object."""
         return self.rule.num_features
 
     def load_dataset(
@@ -127,7 +127,7 @@ class ContextualRetrievalTask(FairseqTask):
         """Build the criterion.
 
         Raises:
-            InputError: for a criterion that expects scores of words.
+            InputError: for any criterion but `absolute_error`.
         """
         name = getattr(cfg, "_name", None)
         if name != "absolute_error":
@@ -145,7 +145,7 @@ class ContextualRetrievalTask(FairseqTask):
         """There are no words."""
 
 
-# Not within the task: data workers that are spawned get it by its name.
+# At module level, because spawned data workers import it by name.
 def _draw(
     rule: Rule,
     num_sets: int,
@@ -154,7 +154,7 @@ def _draw(
     stream: str,
     epoch: int,
 ) -> Sets:
-    """Draw the sets of an epoch; each `stream`, `{epoch}` replaced, is one of its own."""
+    """Draw the sets of an epoch; `stream`, with `{epoch}` filled in, determines the seed."""
     name = stream.format(epoch=epoch)
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     return rule.draw(num_sets, num_objects, combinations, generator)

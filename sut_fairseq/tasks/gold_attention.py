@@ -27,7 +27,7 @@ _MOST_DIGITS = 9
 
 @dataclass
 class GoldAttentionConfig(TranslationConfig):
-    """The options of `translation`, and where gold attention is."""
+    """Options of `translation`, and the column of gold attention."""
 
     attention_column: str = field(
         default="attention",
@@ -42,7 +42,7 @@ class GoldAttentionConfig(TranslationConfig):
 class GoldAttentionTask(TranslationTask):
     """Translation, with the measures of Dubois et al. (2020), 6.2, in validation.
 
-    They are those of greedy search (`metrics.GreedyOutcome`): `exact_match` (logged by the
+    They are computed by greedy search (`metrics.GreedyOutcome`): `exact_match` (logged by the
     criterion), `before_eos` and, for models that report attention, `attention_loss`.
     """
 
@@ -52,9 +52,9 @@ class GoldAttentionTask(TranslationTask):
         metrics.check_target_padding(self)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, which is to report its attention if it can.
+        """Build the model, and have it report its attention if it can.
 
-        Its checkpoints keep the words of both dictionaries, those of fairseq's models too.
+        Its checkpoints keep the words of both dictionaries, also for fairseq's own models.
         """
         model = super().build_model(cfg, from_checkpoint)
         keep_words(model, self.src_dict.symbols, self.tgt_dict.symbols)
@@ -65,15 +65,15 @@ class GoldAttentionTask(TranslationTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """Load a split and its gold attention, which training pairs may lack.
+        """Load a split and its gold attention, which the training split may lack.
 
         Raises:
-            InputError: without the column, or for gold attention that does not fit its pair.
+            InputError: if the column is missing, or for gold attention that does not fit its pair.
         """
         super().load_dataset(split, epoch, combine, **kwargs)
         pairs = self.datasets[split]
         folders, name = split_paths(self.cfg.data), self.cfg.attention_column
-        # As fairseq does: of several folders each epoch trains on the next.
+        # As in fairseq: with several folders, each epoch trains on the next one.
         folder = folders[(epoch - 1) % len(folders) if split == self.cfg.train_subset else 0]
         if split != self.cfg.train_subset or name in column_names(folder, split):
             if self.cfg.truncate_source:
@@ -101,12 +101,12 @@ class GoldAttentionTask(TranslationTask):
     def search(
         self, model: Any, sample: dict[str, Any], max_len: int | None = None
     ) -> GreedyOutcome:
-        """Translate a batch greedily and compare words and attention with what is known.
+        """Translate a batch greedily and compare words and attention with the references.
 
         Args:
             model: in evaluation mode.
             sample: a batch; without gold attention there is no attention loss.
-            max_len: as of `greedy_search`; None suffices to compare with the references.
+            max_len: see `greedy_search`; None suffices to compare with the references.
         """
         target = sample["target"]
         tokens, weights = greedy_search(model, sample, self.tgt_dict, max_len)
@@ -139,7 +139,7 @@ def read_gold(lines: Sequence[str], pairs: LanguagePairDataset, path: Path) -> l
                 f"`{path}`, line {number + 1}: this source has no words, so its pair can have no "
                 f"gold attention: leave the pair out."
             )
-        # Python refuses to read numbers of thousands of digits.
+        # Python refuses to parse numbers of thousands of digits.
         fits = [word.isdecimal() and len(word) <= _MOST_DIGITS for word in line.split()]
         numbers = [
             int(word) if fit else source for word, fit in zip(line.split(), fits, strict=True)

@@ -1,4 +1,4 @@
-"""What the tasks of classification share: each target is one word, the label."""
+"""Base of the classification tasks: each target is one word, the label."""
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
@@ -20,13 +20,13 @@ from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.columns import order_of, read_column
 
-# Logged by criterions of fairseq, which make `accuracy` of them.
+# Logged by criterions of fairseq, which compute `accuracy` from them.
 _ACCURACY_OF_SYMBOLS = {"n_correct", "total"}
 
 
 @dataclass
 class LabelTaskConfig(TranslationConfig):
-    """The options of `translation`, groups of accuracy, and how often each source is seen."""
+    """Options of `translation`, accuracy by group, and balanced source lengths."""
 
     group_column: Optional[str] = field(  # noqa: UP045 - fairseq knows no `str | None`
         default=None,
@@ -43,7 +43,7 @@ class LabelTaskConfig(TranslationConfig):
 
 
 class LabelTask(TranslationTask):
-    """Base of the tasks whose targets are labels; a subclass says how a model scores them.
+    """Base of the tasks whose targets are labels; a subclass defines how a model scores them.
 
     The labels are the words of the target dictionary that occur in training. Accuracy is logged in
     per cent, as `accuracy` and, in validation, `accuracy_<column>_<value>` with `--group-column`.
@@ -61,17 +61,17 @@ class LabelTask(TranslationTask):
         self.groups: list[str] = []
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
-        """How likely a model finds each label, `(batch, num_labels)`: logits, in any scale."""
+        """How likely a model finds each label, `(batch, num_labels)`: logits."""
         raise NotImplementedError
 
     def prepare(self, pairs: LanguagePairDataset) -> FairseqDataset:
-        """What a split of sentence pairs becomes before it is checked and grouped."""
+        """Make of a split of sentence pairs, whose targets have been checked, what models read."""
         return pairs
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
-        """Build a model, fairseq's own too, whose checkpoints keep the words of both dictionaries.
+        """Build a model, ours or fairseq's; its checkpoints keep the words of both dictionaries.
 
-        A training that is resumed reads the state of the model, but not that of the task.
+        A resumed training loads the state of the model, but not that of the task.
         """
         model: nn.Module = super().build_model(cfg, from_checkpoint)
         keep_words(model, self.src_dict.symbols, self.tgt_dict.symbols)
@@ -83,8 +83,8 @@ class LabelTask(TranslationTask):
         """Load a split and check that each target is one known label.
 
         Raises:
-            InputError: for a target that is not, without the column of groups, or if a training
-                with repeated sentences is to be validated on them.
+            InputError: for a target that is not, if the column of groups is missing, or if the
+                repeated training sentences are also the validation set.
         """
         super().load_dataset(split, epoch, combine, **kwargs)
         _check_targets(split, self.datasets[split].tgt, self.tgt_dict, self.labels)
@@ -96,10 +96,10 @@ class LabelTask(TranslationTask):
             self.groups += new
             groups = torch.tensor([self.groups.index(value) for value in values])
             self.datasets[split] = _WithGroups(dataset, groups)
-        # fairseq's other commands, for which every sentence counts once, name the training's task.
+        # fairseq's other commands pass the training's task: in them every sentence counts once.
         if self.cfg.balance_lengths and split == self.cfg.train_subset and "task_cfg" not in kwargs:
             if split in self.cfg.valid_subset.split(","):
-                # fairseq keeps one data set for a name.
+                # fairseq keeps one data set per name.
                 raise InputError(
                     f"--balance-lengths repeats sentences of `{split}`, which --valid-subset names "
                     "too: validate on other sets, and score this one after training with "
@@ -108,14 +108,14 @@ class LabelTask(TranslationTask):
             self.datasets[split] = BalancedLengths(dataset)
 
     def state_dict(self) -> dict[str, Any]:
-        """The words of both dictionaries, for a checkpoint, whose numbers mean nothing without."""
+        """The words of both dictionaries, without which a checkpoint's embeddings mean nothing."""
         return {"source_words": self.src_dict.symbols, "labels": self.tgt_dict.symbols}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compare the dictionaries with those a checkpoint was trained with, where it names them.
+        """Compare the dictionaries with those a checkpoint was trained with, if it names them.
 
         Raises:
-            InputError: if they differ; that they have as many words proves nothing.
+            InputError: if they differ, even if they have equally many words.
         """
         ours = self.state_dict()
         for name, trained in state_dict.items():
@@ -141,9 +141,9 @@ class LabelTask(TranslationTask):
         return torch.stack(each).logsumexp(dim=0).log_softmax(dim=-1)
 
     def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: nn.Module) -> None:
-        """Log what the criterion logs, and accuracy; of symbols only where there is none of labels.
+        """Log what the criterion logs, and accuracy: of labels if it is known, else of symbols.
 
-        Criterions of fairseq with `--report-accuracy` log theirs, of symbols, by the same name.
+        fairseq's criterions with `--report-accuracy` log that of symbols under the same name.
         """
         of_criterion = [
             {k: v for k, v in log.items() if k not in _ACCURACY_OF_SYMBOLS}
@@ -156,7 +156,7 @@ class LabelTask(TranslationTask):
         metrics.log_accuracy(logging_outputs, names)
 
     def build_generator(self, models: list[nn.Module], args: Any, **kwargs: Any) -> "LabelSearch":
-        """What fairseq-generate searches with: all labels, the most probable first.
+        """The generator of fairseq-generate: it returns all labels, the most probable first.
 
         Raises:
             InputError: if `args` ask for alignments.
@@ -172,7 +172,7 @@ class LabelSearch:
     """Has the interface of fairseq's `SequenceGenerator`; every label is a hypothesis.
 
     Args:
-        task: which labels there are, and how models score them.
+        task: has the labels, and scores them with a model.
         score_reference: whether the right label is the only hypothesis.
     """
 
@@ -189,7 +189,7 @@ class LabelSearch:
         `score` is the log-probability among all labels in both cases.
 
         Raises:
-            InputError: for a search that labels do not know, and if no right label is there.
+            InputError: for search options that labels do not have, or if right labels are missing.
         """
         if any(value is not None for value in kwargs.values()):
             raise InputError(
@@ -218,7 +218,7 @@ class LabelSearch:
         ]
 
     def _references(self, sample: dict[str, Any], labels: Tensor) -> Tensor:
-        """Which of the labels is the right one of each sentence, `(batch, 1)`."""
+        """Index of each sentence's right label, `(batch, 1)`."""
         if sample.get("target") is None:
             raise InputError(
                 "--score-reference needs sentences with their labels: use fairseq-generate on a "
@@ -233,7 +233,7 @@ def labels_of(dictionary: Dictionary) -> Tensor:
     Raises:
         InputError: if there are none.
     """
-    # fairseq fills a dictionary up to a round size with words that never occur.
+    # fairseq pads a dictionary to a round size with words that never occur.
     labels = [i for i in range(dictionary.nspecial, len(dictionary)) if dictionary.count[i] > 0]
     if not labels:
         raise InputError(
@@ -243,7 +243,7 @@ def labels_of(dictionary: Dictionary) -> Tensor:
 
 
 def _difference(given: list[str], trained: list[str]) -> str:
-    """The first place where two dictionaries differ, in words."""
+    """A description of the first place where two dictionaries differ."""
     for number, (here, there) in enumerate(zip(given, trained)):
         if here != there:
             return f"number {number} is `{here}`, not `{there}`"

@@ -33,13 +33,13 @@ class Sets(NamedTuple):
     preferences: Tensor
 
     def select(self, chosen: list[int]) -> Sets:
-        """These sets."""
+        """The sets with these numbers."""
         return Sets(self.scalars[chosen], self.preferences[chosen])
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What searches and retrieves.
+    """How objects search and retrieve.
 
     Attributes:
         num_retrievals: R.
@@ -56,14 +56,14 @@ class Rule:
 
     @property
     def num_features(self) -> int:
-        """How many numbers describe an object: its scalars, and its preferences as one-hot."""
+        """Number of features of an object: its scalars, and its preferences as one-hot vectors."""
         return self.num_searches + self.num_retrievals + self.num_searches * self.num_retrievals
 
     def combinations(self, held_out: float) -> tuple[Tensor, Tensor]:
         """Combinations of preferences that training shows, and those that it does not.
 
-        Numbered as R-ary numbers, the first search's preference in front. Held out are the last of
-        those with odd numbers, which gives Table 5 of the paper: (2, 1), (2, 3), (3, 1), (3, 3).
+        They are numbered in base R, the first search's preference in front. The last of those with
+        odd numbers are held out, as in Table 5 of the paper: (2, 1), (2, 3), (3, 1), (3, 3).
 
         Args:
             held_out: share of all combinations, rounded up, that training does not show.
@@ -72,7 +72,7 @@ class Rule:
             two tensors, `(num_combinations, S)`.
 
         Raises:
-            InputError: if that would leave out more than the odd ones.
+            InputError: if that is more than the combinations with odd numbers.
         """
         check(0 <= held_out <= 0.5, "held_out", "at least 0 and at most 0.5", held_out)
         all_ = torch.tensor(list(product(range(self.num_retrievals), repeat=self.num_searches)))
@@ -100,7 +100,7 @@ class Rule:
         return torch.cat([sets.scalars, one_hot.flatten(-2)], dim=-1)
 
     def winners(self, sets: Sets) -> Tensor:
-        """Whom each object finds, j_s, from 0, `(num_sets, num_objects, S)` (COMP Eq. 17)."""
+        """Which object each one finds, j_s, from 0, `(num_sets, num_objects, S)` (COMP Eq. 17)."""
         search = sets.scalars[..., : self.num_searches].transpose(1, 2).contiguous()
         distances = (search.unsqueeze(3) - search.unsqueeze(2)).abs()
         distances.diagonal(dim1=2, dim2=3).fill_(torch.inf)  # the *other* object
@@ -115,10 +115,10 @@ class Rule:
 
 
 class RetrievalSets(FairseqDataset):
-    """Batches of sets; those of an epoch are drawn when the first one of them is asked for.
+    """Batches of sets; those of an epoch are drawn when the first of them is needed.
 
     Args:
-        rule: makes features and targets of them.
+        rule: computes their features and targets.
         draw: the sets of an epoch, by its number.
         num_sets: how many there are in each epoch.
         num_objects: in each set; what fairseq counts as tokens.
@@ -142,7 +142,7 @@ class RetrievalSets(FairseqDataset):
         return self._sets
 
     def set_epoch(self, epoch: int) -> None:
-        """Go on with another epoch, which has sets of its own."""
+        """Switch to another epoch, which has its own sets."""
         if epoch != self._epoch:
             self._epoch, self._sets = epoch, None
 
@@ -159,12 +159,12 @@ class RetrievalSets(FairseqDataset):
         return self._num_sets
 
     def __getitem__(self, index: int) -> int:
-        return index  # sets are looked up by the batch
+        return index  # `collater` looks up a batch of sets at once
 
     def collater(self, samples: list[int]) -> dict[str, Any]:
-        """A batch: "objects" to read and "target"; without samples an empty one.
+        """A batch: "objects" to read and "target"; empty if there are no samples.
 
-        That is what fairseq gives a worker that has no batch left, and knows by its emptiness.
+        fairseq passes none for a worker that has no batch left, and recognises the empty batch.
         """
         if not samples:
             return {}

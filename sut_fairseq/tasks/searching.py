@@ -12,7 +12,7 @@ from torch import Tensor
 def word_scores(model: Any, output: Any) -> Tensor:
     """Scores of each word, `(batch, length, vocabulary)`, from a model's output in evaluation mode.
 
-    They are logits, but log-probabilities of a model with an adaptive softmax, which returns none.
+    They are logits, or log-probabilities if the model has an adaptive softmax, which returns none.
     """
     if getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is None:
         scores: Tensor = output[0]
@@ -33,8 +33,8 @@ def greedy_search(
         sample: a batch.
         words: the target dictionary.
         max_len: greatest number of words before the end, which then follows as in fairseq's
-            generator. None: sentences are cut off where the longest reference of the batch ends;
-            what is longer is wrong.
+            generator. None: sentences are cut off at the length of the batch's longest reference;
+            longer ones are wrong anyway.
 
     Returns:
         symbols, `(batch, length)`, padded after the end of each sentence; and attention weights,
@@ -43,7 +43,7 @@ def greedy_search(
     target = sample["target"]
     inputs = {k: v for k, v in sample["net_input"].items() if k != "prev_output_tokens"}
     encoded = model.encoder(**inputs)
-    # fairseq starts targets with the end of the sentence.
+    # fairseq's decoder inputs start with the end-of-sentence symbol.
     tokens = target.new_full((len(target), 1), words.eos())
     ended = torch.zeros_like(tokens[:, 0], dtype=torch.bool)
     weights: list[Tensor | None] = []

@@ -16,12 +16,13 @@ from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 
 @register_task("sequence_classification", dataclass=LabelTaskConfig)
 class SequenceClassificationTask(LabelTask):
-    """Reads the same folders as `classification_as_translation`.
+    """Classification with a model that reads the source and scores the labels.
 
-    A source stands between a begin and an end token; a model that wants none leaves them out. The
-    model returns `(scores, extra)`, scores `(batch, num_labels)` in the order of `labels`, and the
-    criterion is `classification`. fairseq selects checkpoints, and stops early, by the first of
-    the sets in `--valid-subset`, so `--valid-subset valid_deep,valid` selects by `valid_deep`.
+    It reads the same folders as `classification_as_translation`. Each source has a begin and an end
+    token, which a model may leave out. The model returns `(scores, extra)`, scores
+    `(batch, num_labels)` in the order of `labels`, and the criterion is `classification`. fairseq
+    selects checkpoints, and stops early, by the first of the sets in `--valid-subset`, so
+    `--valid-subset valid_deep,valid` selects by `valid_deep`.
     """
 
     cfg: LabelTaskConfig
@@ -29,16 +30,14 @@ class SequenceClassificationTask(LabelTask):
 
     @property
     def num_labels(self) -> int:
-        """How many scores a model gives."""
+        """Number of labels that a model scores."""
         return len(self.labels)
 
     def label_indices(self, sample: dict[str, Any]) -> Tensor:
-        """Which of the labels each sentence of a batch has, `(batch,)`, from 0."""
+        """Index of each sentence's label, `(batch,)`, from 0."""
         words = sample["target"][:, 0].contiguous()
         if self.labels.device != words.device:
-            self.labels = self.labels.to(
-                words.device
-            )  # kept: a copy in each step would be waited for
+            self.labels = self.labels.to(words.device)  # kept: a copy in each step would block
         return torch.searchsorted(self.labels, words)
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
@@ -52,14 +51,14 @@ class SequenceClassificationTask(LabelTask):
         """Load a split as `LabelTask` does; `--truncate-source` leaves room for the begin token.
 
         Raises:
-            InputError: as there, and if truncated sources could have no word.
+            InputError: as there, or if truncation could leave a source without words.
         """
         whole = self.cfg
         if whole.truncate_source:
             most = whole.max_source_positions
             needed = f"more than {self.BOUNDARY_TOKENS}, with --truncate-source"
             check(most > self.BOUNDARY_TOKENS, "max_source_positions", needed, most)
-            # fairseq leaves room for the end token alone.
+            # fairseq leaves room for the end token only.
             self.cfg = copy.copy(whole)
             self.cfg.max_source_positions = most - 1
         try:
@@ -99,7 +98,7 @@ class SequenceClassificationTask(LabelTask):
         """Build the criterion.
 
         Raises:
-            InputError: for a criterion that expects scores of words.
+            InputError: for any criterion but `classification`.
         """
         name = getattr(cfg, "_name", None)
         if name != "classification":

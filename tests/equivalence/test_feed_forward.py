@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,15 +38,18 @@ def assert_near(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> None:
         assert error < 0.02
 
 
+@pytest.mark.parametrize("name", ["gelu", "relu"])
 @pytest.mark.parametrize("num_experts, top_k", [(1, 1), (2, 1), (3, 2), (5, 3), (3, 3)])
-def test_agrees_with_loops(num_experts: int, top_k: int) -> None:
+def test_agrees_with_loops(num_experts: int, top_k: int, name: str) -> None:
     options = Options(ffn_top_k=top_k)
-    layer = randomise(build_feed_forward(options, num_experts).double())
+    layer = randomise(build_feed_forward(options, num_experts, getattr(F, name)).double())
     states = normal(7, EMBED_DIM)
     weights = dict(layer.named_parameters())
 
     result, routed = layer(states)
-    expected, calls = zip(*(references.feed_forward(weights, x, top_k) for x in states))
+    loop = partial(references.feed_forward, weights, top_k=top_k)
+    activation = getattr(references, name)
+    expected, calls = zip(*(loop(state, activation=activation) for state in states))
 
     ours, theirs = {"result": result}, {"result": torch.stack(expected)}
     if num_experts == 1:

@@ -1,5 +1,5 @@
-"""`sut-doctor`: whether this installation and this machine do what training and decoding need.
+"""`sut-doctor`: check whether this installation and this machine can train and decode.
 
-It stands in this package because it must run where torch or fairseq do not: whatever imports them
-is a program of its own (`sut_fairseq/cli/_probes`), which may crash.
+It is in this package because it must run even where torch or fairseq do not: whatever imports them
+is a separate program (`sut_fairseq/cli/_probes`), which may crash.
 """

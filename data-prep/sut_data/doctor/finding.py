@@ -1,4 +1,4 @@
-"""What a check says."""
+"""Outcomes of checks, and how a check runs a program."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Finding:
     """The outcome of a check.
 
     Attributes:
-        name: what was looked at.
-        found: what there is, in a few words.
+        name: what was checked.
+        found: what was found, in a few words.
         fix: what to do, in a sentence; empty if all is well.
     """
 
@@ -42,7 +42,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def last_line(text: str) -> str:
-    """The last line with anything in it, where Python's tracebacks say what is wrong."""
+    """The last line that is not blank, where Python's tracebacks state the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "it said nothing"
 
@@ -67,13 +67,13 @@ def run(
     seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Run a Python file in a process of its own, apart from the folder that we are in.
+    """Run a Python file in a process of its own, without its folder on the import path.
 
     Args:
         program: the file.
         arguments: its arguments.
         seconds: after which it is killed.
-        environment: variables that are others than here.
+        environment: variables to set or to change.
     """
     command = [sys.executable, "-P", str(program), *arguments]
     own = {**os.environ, **(environment or {})}

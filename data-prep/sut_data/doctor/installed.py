@@ -18,7 +18,7 @@ from sut_data.text.chunks import cores
 
 PACKAGE = "sut_fairseq"
 INSTALL = "run `pip install .` in the repository"
-# Seconds after which a program is taken for stuck; a cold disk takes many for torch alone.
+# Seconds after which a program counts as stuck; from a cold disk torch alone takes many.
 IMPORTING, TRAINING = 180.0, 300.0
 _PINNED, _OTHER = "fairseq-fixed", "fairseq"
 
@@ -63,7 +63,7 @@ def probe(
     """Run one of the programs of `cli/_probes`; the arguments are those of `run`.
 
     Returns:
-        the JSON documents that it printed, one a line, and how it ended.
+        the JSON documents that it printed, one per line, and how it ended.
     """
     folder = package_folder()
     if folder is None:
@@ -79,7 +79,7 @@ def probe(
         try:
             documents.append(json.loads(line))
         except ValueError:
-            continue  # a library's own words
+            continue  # output of a library
     return documents, ran
 
 
@@ -87,7 +87,7 @@ def check_torch(found: dict[str, Any] | None, ran: Ran) -> Finding:
     """Whether torch is new enough, can be imported, and multiplies.
 
     Args:
-        found: what the program "accelerator" printed; None: nothing.
+        found: what the probe "accelerator" printed; None if nothing.
         ran: how it ended.
     """
     number, oldest = installed("torch"), required("torch")
@@ -110,7 +110,7 @@ def check_torch(found: dict[str, Any] | None, ran: Ran) -> Finding:
 
 
 def check_threads(found: dict[str, Any] | None) -> Finding:
-    """Whether torch computes with as many threads as there are cores, at most."""
+    """Whether torch uses no more threads than there are cores."""
     usable, given = cores(), os.environ.get("OMP_NUM_THREADS")
     threads = found["threads"] if found else int(given) if given and given.isdigit() else usable
     said = f"{counted(usable, 'core')}, {counted(threads, 'thread')}"
@@ -125,12 +125,12 @@ def check_threads(found: dict[str, Any] | None) -> Finding:
 
 
 def has_gpu() -> bool:
-    """Whether the system has a GPU of NVIDIA, as far as can be seen without torch."""
+    """Whether the system has an NVIDIA GPU, as seen without torch."""
     return shutil.which("nvidia-smi") is not None and Path("/dev/nvidia0").exists()
 
 
 def check_gpu(found: dict[str, Any] | None) -> Finding:
-    """Whether torch can use the GPUs that there are, and in which precisions."""
+    """Whether torch can use the GPUs of this machine, and in which precisions."""
     if found is None:
         if not has_gpu():
             return Finding("GPU", "none was looked for, since torch cannot be used")
@@ -154,11 +154,11 @@ def check_gpu(found: dict[str, Any] | None) -> Finding:
 
 
 def check_fairseq(found: list[Any], ran: Ran | None) -> Finding:
-    """Whether the right distribution of fairseq is installed, alone, and is what is imported.
+    """Whether the right distribution of fairseq is installed, alone, and is the one imported.
 
     Args:
-        found: what the program "plugin" printed.
-        ran: how it ended; None: it was not started, because torch does not work.
+        found: what the probe "plugin" printed.
+        ran: how it ended; None if it was not started, because torch does not work.
     """
     pinned, other, wanted = installed(_PINNED), installed(_OTHER), required(_PINNED)
     again = f"{INSTALL} again"
@@ -200,7 +200,7 @@ def check_fairseq(found: list[Any], ran: Ran | None) -> Finding:
 
 
 def check_plugin(found: list[Any], ran: Ran | None) -> Finding:
-    """Whether fairseq registers our models when it is given `--user-dir`; arguments as before."""
+    """Whether fairseq registers our models with `--user-dir`; arguments as `check_fairseq`."""
     if len(found) > 1:
         said = f"fairseq knows {found[1]['architectures']} architectures of {PACKAGE}"
         return Finding("plugin", said)
@@ -216,12 +216,12 @@ def check_training(works: bool) -> Finding:
     """Whether a tiny model trains on random words, and generates.
 
     Args:
-        works: whether it can be tried: fairseq knows the plugin.
+        works: whether fairseq knows the plugin; otherwise nothing is tried.
     """
     if not works:
         return Finding("training", "not tried", "not tried, because the plugin does not work.")
     with tempfile.TemporaryDirectory(prefix="sut-doctor-") as folder:
-        # So tiny a model gains nothing by more threads, and loses much if the cores are busy.
+        # So tiny a model gains nothing from more threads, and loses much if the cores are busy.
         found, ran = probe("training", folder, seconds=TRAINING, OMP_NUM_THREADS="1")
     if ran.problem or not found:
         return Finding(

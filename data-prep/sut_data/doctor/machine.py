@@ -17,7 +17,7 @@ from sut_data.doctor.finding import Finding, numbers
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_GLIBC = (2, 28)  # of torch's wheels
-# A checkpoint of `sut_base` has 0.8 GB; the best, the last, and one that is being written.
+# For three checkpoints of `sut_base`, 0.8 GB each: the best, the last, and one being written.
 ROOM, ROOM_FOR_TEMPORARY_FILES = 2.5, 0.1  # GB
 _COMPILERS = ("c++", "g++", "clang++")
 
@@ -32,10 +32,10 @@ def check_python() -> Finding:
 
 
 def check_compiler(needed: bool) -> Finding:
-    """A C++ compiler that finds its headers and Python's.
+    """Whether there is a C++ compiler that finds its headers and Python's.
 
     Args:
-        needed: whether something has still to be compiled.
+        needed: whether something remains to be compiled.
     """
     name = "C++ compiler"
     # $CXX may begin with a wrapper: `ccache g++`.
@@ -100,7 +100,7 @@ def check_c_library() -> Finding:
 
 
 def check_disk() -> Finding:
-    """Room where checkpoints and temporary files are written."""
+    """Free space where checkpoints and temporary files are written."""
     found, fixes = [], []
     here, temporary = Path.cwd(), Path(tempfile.gettempdir())
     for folder, room in ((here, ROOM), (temporary, ROOM_FOR_TEMPORARY_FILES)):

@@ -18,7 +18,7 @@ PROGRAM = "sut-doctor"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Check everything; returns 0 if all is well, 1 if something is to be done."""
+    """Check everything; returns 0 if all is well, 1 if something needs a fix."""
     end_when_interrupted()
     arguments = make_parser().parse_args(argv)
     findings: list[Finding] = []
@@ -51,7 +51,7 @@ def _document(findings: Sequence[Finding]) -> dict[str, object]:
 
 
 def check_all() -> Iterator[Finding]:
-    """All checks, each as soon as it is done."""
+    """Yield the finding of each check as soon as it is done."""
     yield guarded(installed.PACKAGE, installed.check_package)
     yield guarded("Python", machine.check_python)
     with waiting("torch"):
@@ -80,7 +80,7 @@ def _probe_plugin() -> tuple[list[Any], Ran | None]:
 
 
 def guarded(name: str, check: Callable[[], Finding]) -> Finding:
-    """What a check finds; if it fails itself, that is a finding too."""
+    """What a check finds; a failure of the check itself is a finding too."""
     try:
         return check()
     except Exception as error:

@@ -1,1 +1,1 @@
-"""What is written, and where raw files come from: prepared folders, binarising, downloads."""
+"""Prepared folders and raw files: stamps, binarising, downloads."""

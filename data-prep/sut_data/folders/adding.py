@@ -1,8 +1,8 @@
-"""Further evaluation sets in a folder that was prepared before, made as the folder was.
+"""Add evaluation sets to a prepared folder, made in the same way as the folder.
 
 They are made beside the folder, with its tokenisation, subwords and dictionaries, and then renamed
 into it. The new stamp, which is written last, makes them part of the folder. Until then a journal
-(`prepared.ADDED`) names them, so that what a killed process leaves is deleted by the next one.
+(`prepared.ADDED`) names them, so that the next process deletes what a killed one leaves.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from sut_data.text.treatment import Counts, Treatment
 
 @contextmanager
 def alone(out: Path) -> Iterator[None]:
-    """Let nobody else add sets to a folder meanwhile.
+    """Keep other processes from adding sets to a folder meanwhile.
 
     Raises:
-        InputError: if somebody does.
+        InputError: if one of them is doing so.
     """
     folder = os.open(out, os.O_RDONLY)
     try:
@@ -57,7 +57,7 @@ def read_folder(out: Path) -> tuple[dict[str, Any], Treatment]:
     """Return the stamp of a folder, and what was done to its text.
 
     Raises:
-        InputError: if it was not made by this version, or is not whole.
+        InputError: if it was not made by this version, or is incomplete.
     """
     stamp = read_stamp(out) if (out / STAMP).is_file() else None
     if stamp is None:
@@ -108,7 +108,7 @@ def add(out: Path, inputs: Inputs) -> dict[str, Counts]:
 
 
 def _check_room(out: Path, inputs: Inputs) -> None:
-    """Refuse names that files of the folder have already, whoever put them there.
+    """Refuse set names that files of the folder already use, whoever put them there.
 
     Raises:
         InputError: naming one such file.
@@ -119,7 +119,7 @@ def _check_room(out: Path, inputs: Inputs) -> None:
 
 
 def _put(folder: Path, out: Path, stamp: dict[str, Any]) -> None:
-    """Rename all files of `folder` into `out`, and write its new stamp."""
+    """Move all files of `folder` to `out`, and write its new stamp."""
     names = list(file_sizes(folder))
     for name in names:
         with open(folder / name, "rb") as file:

@@ -1,7 +1,7 @@
-"""Files out of archives (`.tar.gz`) that somebody else made, of whom nothing is assumed.
+"""Read files from untrusted archives (`.tar.gz`).
 
-Nothing is ever extracted by the name it has in an archive: the caller asks for files by the last
-part of their names, and gets streams. So `..`, absolute names, links and devices lead nowhere; and
+Nothing is ever extracted under its name in the archive: the caller asks for files by the last part
+of their names, and gets streams. So `..`, absolute names, links and devices have no effect; and
 whatever is larger than any published file is refused before it fills memory or disk.
 """
 
@@ -19,12 +19,12 @@ from sut_data.errors import InputError
 
 UNPACKED = 16 << 30  # bytes of a whole archive
 LARGEST = 4 << 30  # bytes of a file that is asked for
-_AT_ONCE = 16 << 20  # bytes that are read at once: headers say how long they are, and can say much
+_AT_ONCE = 16 << 20  # bytes read at once: headers state their own length, which can be huge
 
 
 @contextmanager
 def unpacking(archive: Path) -> Iterator[None]:
-    """Say in a sentence what is wrong with an archive whose files are read in the block.
+    """Report in one sentence what is wrong with an archive that the block reads.
 
     Raises:
         InputError: if it is damaged.
@@ -38,16 +38,16 @@ def unpacking(archive: Path) -> Iterator[None]:
 
 
 def files_of(archive: Path, names: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield files of an archive as they come: what was asked for, and a stream to read now.
+    """Yield files of an archive in its order: the name asked for, and a stream to read now.
 
-    Only whoever goes on to the end knows that the archive is what was packed, by its checksum.
+    The checksum of the archive is compared at its end, so only a full iteration verifies it.
 
     Args:
         archive: its path.
-        names: of the files wanted, as they end: `text.en` or `splits/random.json`.
+        names: how the names of the wanted files end, such as `text.en` or `splits/random.json`.
 
     Raises:
-        InputError: if there is more than such an archive can have. `unpacking` tells the rest.
+        InputError: if it holds more than such an archive can. `unpacking` reports the rest.
     """
     with gzip.open(archive) as stream:
         limited: Any = _Limited(archive, stream)
@@ -71,7 +71,7 @@ def files_of(archive: Path, names: Collection[str]) -> Iterator[tuple[str, IO[by
 
 
 class _Limited:
-    """A stream that refuses to go on where an archive becomes too large, or asks for too much."""
+    """A stream that fails when an archive becomes too large, or too much is read at once."""
 
     def __init__(self, archive: Path, stream: gzip.GzipFile) -> None:
         self._archive = archive

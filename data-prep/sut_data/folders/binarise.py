@@ -23,7 +23,7 @@ _WIDTHS = {
     8: 2,
     9: 4,
     10: 8,
-}  # fairseq's codes of whole numbers, in bytes
+}  # bytes per number, by fairseq's code of the type
 
 
 def binarise(
@@ -33,14 +33,14 @@ def binarise(
     workers: int,
     prepared: Path | None = None,
 ) -> None:
-    """Run fairseq-preprocess on `<folder>/text`, writing into `folder`, its output into a log.
+    """Run fairseq-preprocess on `<folder>/text`; results and log go to `folder`.
 
     Args:
         folder: where `text/<split>.src` and `.tgt` are.
         splits: train, valid, test and the names of further evaluation sets.
         joined: one dictionary for both sides; either way it holds the words of train alone.
         workers: number of processes.
-        prepared: a folder whose dictionaries are taken, where train is not among the splits.
+        prepared: a folder whose dictionaries are used, if train is not among the splits.
 
     Raises:
         InputError: if it fails; the end of its log goes to standard error first.
@@ -58,8 +58,8 @@ def binarise(
         arguments += ["--tgtdict", str(prepared / "dict.tgt.txt")]
     program = "from fairseq_cli.preprocess import cli_main; cli_main()"
     with open(folder / LOG, "w", encoding="utf-8") as log, waiting("binarising"):
-        # cwd: a folder named fairseq where the user stands must not be taken for the package, and
-        # relative paths hold no comma, at which fairseq would cut them.
+        # cwd: a folder named fairseq where the user is must not be taken for the package,
+        # and relative paths contain no comma, at which fairseq would split them.
         status = subprocess.run(
             [sys.executable, "-c", program, *arguments],
             stdout=log,
@@ -84,14 +84,14 @@ def name_test_sets(folder: Path, tests: list[str]) -> None:
     for number, test in enumerate(tests):
         made = f"test{number or ''}"
         for path in sorted(folder.glob(f"{made}.src-tgt.*")):
-            # First aside: `test2` may be the name that is wanted for the third.
+            # Set aside first: a set may be given the name `test2`, which another still has.
             moved.append((path.rename(folder / f"made-{path.name}"), test + path.name[len(made) :]))
     for path, name in moved:
         path.rename(folder / name)
 
 
 def binarised_length(index: Path) -> int:
-    """Read from the header of a fairseq `.idx` file (memory-mapped kind) how many rows it has.
+    """Read the number of rows from the header of a fairseq `.idx` file (memory-mapped kind).
 
     Raises:
         InputError: if the file is absent or of another kind.
@@ -100,7 +100,7 @@ def binarised_length(index: Path) -> int:
 
 
 def binarised_symbols(data: Path) -> int:
-    """Count the symbols in a fairseq `.bin` file, one for the end of each row included.
+    """Count the symbols in a fairseq `.bin` file, the end symbol of each row included.
 
     Raises:
         InputError: as `binarised_length`, of the `.idx` file beside it.
@@ -110,7 +110,7 @@ def binarised_symbols(data: Path) -> int:
 
 
 def _header(index: Path) -> tuple[int, int]:
-    """Rows, and bytes of a symbol."""
+    """Number of rows, and bytes per symbol."""
     header = struct.Struct("<9sQBQ")  # magic, version, code of the number type, rows
     try:
         with open(index, "rb") as stream:

@@ -1,6 +1,6 @@
 """Which training suits a training text: model, batches, schedule and checkpoints by its size.
 
-The rule, all of it (`choose`):
+The whole rule (`choose`):
 
     size    training pairs   model                    an update  passes  updates
     tiny    up to 5,000      sut_tiny, dropout 0.3        1,024      60  600 to 5,000
@@ -8,13 +8,13 @@ The rule, all of it (`choose`):
     medium  up to 1,000,000  states of 256, 6 steps       8,192      40  10,000 to 60,000
     large   more             sut_base                32 x 8,192     100  20,000 to 100,000
 
-- An update has so many symbols on the longer side, over all GPUs together.
-- A pass is once through the training text. Updates are as many as make these passes, rounded up to
-  two digits, within the bounds.
-- Without a GPU there is nothing above small.
+- The size of an update is in symbols on the longer side, over all GPUs together.
+- A pass goes once through the training text. The number of updates is that of these passes, rounded
+  up to two digits, within the bounds.
+- Without a GPU, small is the largest size.
 - The model is validated and saved `validations` times. The last checkpoint and the 5 best stay.
-- tiny and small let the learning rate decay to zero, without which few updates do not reach far;
-  medium and large divide it by the root of the number of updates.
+- tiny and small let the learning rate decay to zero, without which few updates do not get far;
+  medium and large divide it by the square root of the number of updates.
 
 small is size small of the experiment `multi30k`, large the recipe of Tan et al. (2023) for WMT'14;
 medium lies between them. The experiment `parallel_text` has the same sizes; a test compares them.
@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-KEPT = 5  # best checkpoints, for their mean
+KEPT = 5  # best checkpoints, to be averaged
 _NEVER = 100_000  # epochs: fairseq would validate and save after each one, however short
 
-Options = dict[str, str | bool]  # of fairseq-train, without dashes; True: without a value
+Options = dict[str, str | bool]  # of fairseq-train, without dashes; True for a flag
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Size:
 
     Attributes:
         name: of the size, in the experiment `parallel_text` too.
-        pairs: at most so many; None: any number.
+        pairs: the most training pairs that it suits; None means any number.
         model: architecture and options of the model.
-        tokens: of a batch, on the longer side.
-        batches: of an update, where the GPUs share batches; of 1 they share the tokens.
+        tokens: per batch, on the longer side.
+        batches: per update; the GPUs share them, or, if it is 1, the tokens of the batch.
         passes: through the training text.
         updates: the fewest and the most.
         validations: how often the model is validated and saved.
@@ -59,7 +59,7 @@ class Size:
     decays: bool = False
 
     def share(self, gpus: int) -> tuple[int, int]:
-        """Return how many tokens a batch of one of the GPUs has, and how many batches it adds."""
+        """Return the tokens per batch on one GPU, and the batches that it accumulates."""
         gpus = max(1, gpus)
         if self.batches == 1:
             return -(-self.tokens // gpus), 1
@@ -104,10 +104,10 @@ class Plan:
 
     Attributes:
         size: row of the rule.
-        tokens: of a batch on one GPU.
-        gpus: that compute together; 0: on the CPU.
+        tokens: per batch on one GPU.
+        gpus: number of GPUs used together; 0 means the CPU.
         text: symbols of the training text, on its longer side.
-        updates: how many.
+        updates: number of updates.
     """
 
     size: Size
@@ -118,12 +118,12 @@ class Plan:
 
     @property
     def batches(self) -> int:
-        """How many batches a GPU adds up for an update."""
+        """Batches that a GPU accumulates per update."""
         return self.size.share(self.gpus)[1]
 
     @property
     def symbols(self) -> int:
-        """Of an update, on the longer side."""
+        """Symbols per update, on the longer side."""
         return self.tokens * self.batches * max(1, self.gpus)
 
     @property
@@ -137,7 +137,7 @@ class Plan:
         return max(1, self.updates // self.size.validations)
 
     def options(self) -> Options:
-        """Options of fairseq-train, but for those of the folder itself."""
+        """Options of fairseq-train, except those of the folder itself."""
         size, updates = self.size, str(self.updates)
         decay = {"total-num-update": updates} if size.decays else {}
         return {
@@ -172,10 +172,10 @@ def choose(pairs: int, symbols: int, longest: int, gpus: int) -> Plan:
     """Choose the training that suits a training text, by the rule above.
 
     Args:
-        pairs: of the training text.
-        symbols: of its longer side, with an end for each sentence.
+        pairs: number of training pairs.
+        symbols: on their longer side, with an end symbol for each sentence.
         longest: symbols of the longest sentence of any set, with its end; a batch must hold it.
-        gpus: that compute together; 0 without any.
+        gpus: number of GPUs used together; 0 if there is none.
     """
     allowed = SIZES
     if gpus == 0:
@@ -190,7 +190,7 @@ def choose(pairs: int, symbols: int, longest: int, gpus: int) -> Plan:
 
 
 def rounded_up(number: float) -> int:
-    """Round up to a whole number of two digits and zeros."""
+    """Round up to an integer with two significant digits."""
     step = 1
     while number > 99 * step:
         step *= 10

@@ -1,11 +1,11 @@
 """Download a file: resumed after an interruption, checked, and in place only when it is whole.
 
-What has arrived is kept as `<name>.part`, and beside it in `<name>.part.version` what the server
-called this version of the file, so that two versions are never joined. A file whose official
-checksum is not known is compared with what was fetched the first time (`<name>.sha256`).
+A partial download is kept as `<name>.part`, and the server's identifier of this version of the file
+beside it as `<name>.part.version`, so that two versions are never joined. A file without a known
+official checksum is compared with its first download (`<name>.sha256`).
 
-Of the libraries for this, pooch (1.9) checks and renames as well, but begins every file from its
-first byte again; the archives of WMT are 1.7 GB.
+The library pooch (1.9) checks and renames as well, but begins every file from its first byte again;
+the archives of WMT are 1.7 GB.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
         destination: where to put it; missing folders are made.
         sha256: its official checksum in hexadecimal digits; None if none is known: then the one
             found is printed and recorded in `<destination>.sha256`, and later ones must equal it.
-        of_content: the checksum is that of the content of a `.gz` file.
+        of_content: the checksum is that of the decompressed content of a `.gz` file.
 
     Raises:
         InputError: if it cannot be downloaded (what has arrived is kept for the next time), or if
@@ -55,7 +55,7 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
         destination.parent.mkdir(parents=True, exist_ok=True)
         part = destination.with_name(destination.name + ".part")
         with _alone(part) as stream:
-            # Another run may have been at it, and have brought it.
+            # Another run may have downloaded it meanwhile.
             if _is_there(destination, sha256, of_content):
                 _discard(part)
             else:
@@ -64,7 +64,7 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
 
 
 def _is_there(destination: Path, sha256: str | None, of_content: bool) -> bool:
-    """Whether the file is there and right; its checksum is recorded if none is known."""
+    """Whether the file is there and correct; its checksum is recorded if none is known."""
     if not destination.exists():
         return False
     expected = sha256 or _recorded(destination)
@@ -76,7 +76,7 @@ def _is_there(destination: Path, sha256: str | None, of_content: bool) -> bool:
 
 @contextmanager
 def _alone(part: Path) -> Iterator[IO[bytes]]:
-    """Yield `part`, opened to append, when no other run has it; nobody else has it meanwhile."""
+    """Wait until no other run holds `part`; yield it locked and opened for appending."""
     while True:
         with open(part, "ab") as stream:
             try:
@@ -86,14 +86,14 @@ def _alone(part: Path) -> Iterator[IO[bytes]]:
                 print(f"Another run is downloading {name}; waiting for it.", flush=True)
                 with waiting(f"waiting for the other download of {name.name}"):
                     fcntl.flock(stream, fcntl.LOCK_EX)
-            # What was waited for may by now be in its place, or deleted.
+            # The file waited for may have been renamed or deleted meanwhile.
             if _has_name(stream, part):
                 yield stream
                 return
 
 
 def _has_name(stream: IO[bytes], path: Path) -> bool:
-    """Whether an open file still is the one that is found under `path`."""
+    """Whether an open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _obtain(
     if expected is None:
         print(f"{destination.name}: SHA-256 {found} (recorded; no official one is known).")
         _record(destination, found)
-    # Before the rename: after it another run may have begun a `.part` of its own.
+    # Before the rename: after it another run may have started its own `.part`.
     _version_file(part).unlink(missing_ok=True)
     part.rename(destination)
 
@@ -141,7 +141,7 @@ def _record(destination: Path, checksum: str) -> None:
 
 
 def _checksum(path: Path, of_content: bool) -> str:
-    """SHA-256 of a file, or of what it holds; "undecodable" for a file that is not gzip at all."""
+    """SHA-256 of a file, or of its content; "undecodable" if that cannot be decompressed."""
     digest = hashlib.sha256()
     try:
         with (
@@ -151,7 +151,7 @@ def _checksum(path: Path, of_content: bool) -> str:
             for block in iter(lambda: stream.read(BLOCK), b""):
                 digest.update(block)
                 if stream.tell() > LARGEST:
-                    return "undecodable"  # there is no end to what it holds
+                    return "undecodable"  # it decompresses to more than any published file
     except (gzip.BadGzipFile, zlib.error, EOFError):
         return "undecodable"
     return digest.hexdigest()
@@ -245,10 +245,10 @@ def _check_size(url: str, num_bytes: int) -> None:
 
 
 def _blocks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """What the server sends, as it comes.
+    """Blocks of what the server sends, as they arrive.
 
     Raises:
-        ConnectionError: if that is next to nothing; the timeout of the socket is for nothing.
+        ConnectionError: if they arrive too slowly; the socket's timeout notices only silence.
     """
     since, received = time.monotonic(), 0
     while block := response.read1(BLOCK):
@@ -267,7 +267,7 @@ def _starts_at(response: http.client.HTTPResponse, start: int) -> bool:
 
 
 def _note_version(response: http.client.HTTPResponse, version: Path) -> None:
-    """Keep the server's name for this version of the file, if it has one that a resume may use."""
+    """Keep the server's identifier of this version of the file, if there is one to resume by."""
     etag = response.headers.get("ETag", "")
     name = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
     if name:

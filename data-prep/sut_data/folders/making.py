@@ -1,4 +1,4 @@
-"""Make the folder that fairseq reads out of checked text, unless it is there already."""
+"""Turn checked text into the folder that fairseq reads, unless that is there already."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from sut_data.text.treatment import Treatment
 from sut_data.waiting import waiting
 
 LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
-FOUND = ("made_from", "counts", "files", "also")  # keys of the stamp that say what there is
+FOUND = ("made_from", "counts", "files", "also")  # keys of the stamp that describe the contents
 PARALLEL_FROM = 200_000  # training pairs; below, fairseq's workers cost more than they save
 
 
 def check_fairseq() -> None:
-    """Refuse to begin where fairseq is absent.
+    """Refuse to begin without fairseq.
 
     Raises:
         InputError: saying how to install it.
@@ -46,7 +46,7 @@ def check_fairseq() -> None:
 def make_folder(
     out: Path, inputs: Inputs, treatment: Treatment, notes: dict[str, Any]
 ) -> dict[str, Any]:
-    """Make the folder, or only bring its notes up to date where it holds the same already.
+    """Make the folder, or only update its notes if it already holds the same.
 
     Args:
         out: its absolute path.

@@ -1,4 +1,4 @@
-"""How long a training will take on this machine, measured by its first updates."""
+"""How long a training will take on this machine, estimated from its first updates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sut_data.text.chunks import cores
 from sut_data.waiting import about, waiting
 
 UPDATES = 22
-SKIPPED = 2  # the first ones, which also get memory and start workers
+SKIPPED = 2  # the first ones, which also allocate memory and start workers
 LIMIT = 120.0  # seconds for all of it
 
 
@@ -31,9 +31,9 @@ class Measured:
 
     Attributes:
         start: up to the first update.
-        update: of one.
+        update: for one update.
         updates: how many were measured.
-        validation: of one; None where there was no time for it.
+        validation: for one validation; None if there was no time for it.
     """
 
     start: float
@@ -48,13 +48,13 @@ class Measured:
 
 
 def measure(command: Sequence[str], limit: float = LIMIT) -> Measured:
-    """Begin a training in a temporary folder, validate once, and throw it away.
+    """Start a training in a temporary folder, validate once, and discard it.
 
-    Of updates that add up several batches, it has one batch.
+    Where an update accumulates several batches, only one is timed.
 
     Args:
         command: of fairseq-train.
-        limit: seconds after which it is stopped; what has been seen until then counts.
+        limit: seconds after which it is stopped; the updates seen until then count.
 
     Raises:
         InputError: if it fails, or is too slow for even a few updates.
@@ -72,7 +72,7 @@ def measure(command: Sequence[str], limit: float = LIMIT) -> Measured:
             encoding="utf-8",
             errors="replace",
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,  # with all that it starts
+            start_new_session=True,  # to be killed with all that it starts
         )
         stopped = threading.Event()
 
@@ -109,7 +109,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 def _times(
     lines: Iterable[str], last: deque[str], clock: Callable[[], float] = time.monotonic
 ) -> dict[str, list[float]]:
-    """When the log told of each update (`train_inner`) and validation (`valid`)."""
+    """Times at which the log reported each update (`train_inner`) and validation (`valid`)."""
     times: dict[str, list[float]] = {"train_inner": [], "valid": []}
     for line in lines:
         last.append(line)
@@ -128,7 +128,7 @@ def _is_json(text: str) -> bool:
 
 
 def _measured(times: dict[str, list[float]], began: float, limit: float) -> Measured:
-    """What the times say.
+    """Derive the measurements from the times.
 
     Raises:
         InputError: if there are too few.
@@ -147,7 +147,7 @@ def _measured(times: dict[str, list[float]], began: float, limit: float) -> Meas
 
 
 def sentence(measured: Measured, plan: Plan) -> str:
-    """Return what was measured, and what follows from it."""
+    """Return a sentence with the measurement and the estimate."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
     number = plan.gpus or (int(threads) if threads.isdecimal() else cores())
     where = f"{number} {'GPU' if plan.gpus else 'CPU core'}{'s' * (number > 1)}"

@@ -5,14 +5,14 @@ It is built as a hidden sibling and renamed at the end. Its stamp, prepared.json
     dataset    name of a known data set (`scan`); absent for a user's own text
     split      which of its splits (`addprim_jump`), where it has several
     limited    true where `--limit` left examples out; absent otherwise
-    options    others that make other sets than the usual ones (`--test-depths 7`), if any
+    options    other options that change the data set (`--test-depths 7`), if any
     recipe     checksum of raw files, options and programs; absent for a user's own text
     made_from  checksums of the text and the options that decide what the folder holds
     counts     numbers of each set, in the order of `treatment.Counts`
     files      size in bytes of every file by its path in the folder
     also       checksums of the text of sets that were added later (`folders.adding`), if any
 
-The first four say which published result the folder compares with.
+The first four say with which published result the folder is comparable.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def file_sizes(folder: Path) -> dict[str, int]:
 
 
 def read_stamp(out: Path) -> dict[str, Any] | None:
-    """Return the stamp of an earlier run, or None where no folder of ours is.
+    """Return the stamp of an earlier run, or None if there is no folder.
 
-    What a process left that was killed while it wrote a stamp or added sets is deleted.
+    The leftovers of a process killed while it wrote a stamp or added sets are deleted.
 
     Raises:
         InputError: if `out` is in use by something else, which must not be deleted.
@@ -69,10 +69,10 @@ def read_stamp(out: Path) -> dict[str, Any] | None:
 
 
 def check_stamp(stamp: dict[str, Any]) -> None:
-    """Refuse a stamp that was changed by hand, so that what reads it need not look.
+    """Refuse a stamp that was edited by hand, so that its readers need not check it.
 
     Raises:
-        TypeError: for a part that is no mapping.
+        TypeError: if a part is not a mapping.
     """
     for name in ("files", "counts", "made_from", "also"):
         if not isinstance(stamp.get(name, {}), dict):
@@ -84,7 +84,7 @@ def _take_back(out: Path, journal: Path, stamp: dict[str, Any]) -> None:
     try:
         names = [str(name) for name in json.loads(journal.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError):
-        names = []  # it was not written to its end, so nothing was put anywhere
+        names = []  # it was not written to its end, so no file was moved yet
     for name in file_sizes(out):
         if name not in stamp["files"] and set_of(name) in names:
             (out / name).unlink()
@@ -112,12 +112,12 @@ def without_added(stamp: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_replaceable(out: Path, stamp: dict[str, Any], sets: Iterable[str]) -> None:
-    """Refuse to rebuild a folder into which somebody has put files or sets of their own.
+    """Refuse to rebuild a folder to which files or sets have been added.
 
     Args:
         out: the folder.
         stamp: its stamp.
-        sets: that the new one will have.
+        sets: those that the new folder will have.
 
     Raises:
         InputError: naming one such file or set.
@@ -137,14 +137,14 @@ def check_replaceable(out: Path, stamp: dict[str, Any], sets: Iterable[str]) -> 
 
 
 def remove_leftovers(out: Path, *purposes: str) -> None:
-    """Delete what killed runs left beside `out`; the folder of a run that still lives is kept.
+    """Delete folders that killed runs left beside `out`; those of live runs are kept.
 
     Args:
         out: the folder.
-        purposes: as of `hidden_folder`, and "old": the folder that another one replaced.
+        purposes: as for `hidden_folder`, and "old": a folder that was replaced.
     """
     names = {f".{out.name}.{purpose}" for purpose in purposes}
-    with suppress(PermissionError):  # of a place that is somebody else's, as they may be
+    with suppress(PermissionError):  # the parent folder may be another user's
         for folder in out.parent.iterdir():
             name, _, mark = folder.name.rpartition("-")
             if name in names and is_abandoned(mark):
@@ -152,7 +152,7 @@ def remove_leftovers(out: Path, *purposes: str) -> None:
 
 
 def is_whole(out: Path, stamp: dict[str, Any]) -> bool:
-    """Tell whether the folder still has all its files in their sizes."""
+    """Tell whether the folder still has all its files, with unchanged sizes."""
     sizes: dict[str, int] = stamp["files"]
     return sizes.items() <= file_sizes(out).items()
 
@@ -161,11 +161,11 @@ def is_whole(out: Path, stamp: dict[str, Any]) -> bool:
 def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     """Yield an empty folder beside `out`, where there is room for it, and delete it at the end.
 
-    What killed runs left of the same purpose is deleted first.
+    What killed runs with the same purpose left behind is deleted first.
 
     Args:
         out: the folder that is to be made.
-        purpose: a word of its name.
+        purpose: a word that becomes part of its name.
 
     Raises:
         InputError: if there is no right to write beside `out`, or fairseq could not read it.

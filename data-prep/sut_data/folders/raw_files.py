@@ -1,4 +1,4 @@
-"""Where the raw files of a data set are: in a folder of the user's, or at the official address."""
+"""Find the raw files of a data set: in the user's folder, or at the official address."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ CHECKSUMS = PACKAGE / "SHA256SUMS"
 
 
 def checkout() -> Path | None:
-    """Return the checkout of the repository that this package lies in; None where pip put it."""
+    """Return the checkout that this package lies in; None if pip installed a copy."""
     repository = PACKAGE.parents[1]
     return repository if repository / "data-prep" / "sut_data" == PACKAGE else None
 
 
 def downloads() -> Path:
-    """Return where downloads are kept: `data-bin/downloads`, of the checkout or where one is."""
+    """Return where downloads are kept: `data-bin/downloads` in the checkout or current folder."""
     return (checkout() or Path.cwd()) / "data-bin" / "downloads"
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the path of a raw file, plain or `.gz`, in a folder or in a folder inside it.
+    """Return the path of a raw file, plain or `.gz`, in a folder or one of its subfolders.
 
     Raises:
-        InputError: if it is nowhere.
+        InputError: if it is in none of them.
     """
     if not folder.is_dir():
         raise InputError(f"--raw {folder} is not a folder: give the one that holds {name}.")
@@ -43,7 +43,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def checksums(data_set: str) -> dict[str, str]:
-    """Return the SHA-256 of the published files of a data set that are known, by name."""
+    """Return the known SHA-256 checksums of a data set's published files, by name."""
     known = {}
     for line in read_lines(CHECKSUMS):
         if line.startswith("#"):
@@ -58,7 +58,7 @@ def checksums(data_set: str) -> dict[str, str]:
 def obtain(raw: Path | None, data_set: str, urls: Mapping[str, str]) -> dict[str, Path]:
     """Return the path of every raw file of a data set by its name.
 
-    Files that are downloaded stay in `downloads()`, for the next time.
+    Downloaded files stay in `downloads()` for the next time.
 
     Args:
         raw: the user's folder; None to download.

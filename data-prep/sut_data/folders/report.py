@@ -1,4 +1,4 @@
-"""What is printed about a prepared folder: its counts."""
+"""Print the counts of a prepared folder."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
 OF_EXPERIMENT = "SUT_DATA_OF_EXPERIMENT"
 DEFAULT_TASK = "translation"
 LABELS_TASK = "sequence_classification"
-# How the names of our architectures begin; fairseq's own know no --separate-embeddings.
+# Prefixes of our architectures; fairseq's own do not have --separate-embeddings.
 OURS = (
     "sut_", "ut_", "ndr_", "compositional_", "location", "contextual_", "universal_transformer",
     "recurrent_", "encoder_classifier",
 )  # fmt: skip
-# Those of ours that share nothing: recurrent classifiers and models without words.
+# Those of ours that share no embeddings: recurrent classifiers and models without words.
 WITHOUT_SHARING = re.compile(r"(recurrent_classifier|contextual_).*|ndr_\w+_(lstm|bilstm|dnc)")
-# Options that begin a line of the command that is printed.
+# Options that start a new line of the printed command.
 _FIRST = (
     "arch",
     "criterion",
@@ -45,7 +45,7 @@ _FIRST = (
 def gpus_here() -> int:
     """Count the GPUs that a training on this machine would find.
 
-    torch knows, but importing it costs seconds. `CUDA_VISIBLE_DEVICES` counts as it does for torch.
+    torch knows, but importing it takes seconds. `CUDA_VISIBLE_DEVICES` counts as for torch.
     """
     try:
         found = subprocess.run(
@@ -85,9 +85,9 @@ def training_words(
     Args:
         out: the prepared folder.
         counts: of its sets.
-        plan: what `choose` says.
+        plan: the result of `choose`.
         joined: whether both sides share their dictionary.
-        arch: another architecture, without the plan's options of the model.
+        arch: another architecture, which does not get the plan's options of the model.
         task: of fairseq.
     """
     installed = Path(sys.executable).with_name("fairseq-train")
@@ -102,7 +102,7 @@ def training_words(
     first = [program, str(out)]
     if task != DEFAULT_TASK:
         first += ["--task", task]
-    # An architecture may share what two dictionaries cannot, or not share what one could.
+    # An architecture may share embeddings despite two dictionaries, or none despite a joint one.
     sharing = []
     if not WITHOUT_SHARING.fullmatch(arch or ""):
         if joined:
@@ -124,7 +124,7 @@ def in_lines(words: list[list[str]]) -> str:
 
 
 def experiment_command(out: Path, counts: Mapping[str, Counts], plan: Plan, *, joined: bool) -> str:
-    """Return the command that trains the same by the experiment `parallel_text`."""
+    """Return the command for the same training by the experiment `parallel_text`."""
     line = ["sut-experiment", "train", "parallel_text", "--size", plan.size.name]
     line += ["--updates", str(plan.updates), "--data", str(out), "--out", f"runs/{out.name}"]
     own = [] if joined else ["--separate-embeddings"]
@@ -135,7 +135,7 @@ def experiment_command(out: Path, counts: Mapping[str, Counts], plan: Plan, *, j
 
 
 def script_command(name: str, out: Path, counts: Mapping[str, Counts]) -> str:
-    """Return the command that trains the experiment of a data set and suits the folder."""
+    """Return the command that runs the experiment of a data set on the folder."""
     more = position_options(counts)
     command = ["sut-experiment", "train", name, "--data", str(out), *(["--"] if more else [])]
     return shlex.join([*command, *more])
@@ -143,7 +143,7 @@ def script_command(name: str, out: Path, counts: Mapping[str, Counts]) -> str:
 
 def longest_sides(counts: Mapping[str, Counts], task: str = DEFAULT_TASK) -> dict[str, int]:
     """Return how many symbols the longest source and target of any set have for a task."""
-    # A begin symbol, too, where labels are read off whole sentences.
+    # A begin symbol, too, where a label is predicted from the whole sentence.
     boundaries = 2 if task == LABELS_TASK else 1
     return {
         "source": max(row.longest_src for row in counts.values()) + boundaries,
@@ -158,8 +158,8 @@ def plan_for(
 
     Args:
         counts: of its sets.
-        symbols: of the longer side of train, with an end for each sentence.
-        gpus: that compute together.
+        symbols: on the longer side of train, with an end symbol for each sentence.
+        gpus: number of GPUs used together.
         task: of fairseq.
     """
     longest = max(longest_sides(counts, task).values())

@@ -1,1 +1,1 @@
-"""What data sets are made with: their options, examples, depths and corpora."""
+"""Building blocks of the data sets: options, examples, depths and corpora."""

@@ -1,8 +1,8 @@
-"""What the data sets that are balanced by depth share: their options, and how parts are filled.
+"""Common code of the data sets balanced by depth: options, and how the parts are filled.
 
-Every depth is trained on, or only evaluated at: `train` and `valid` have the shallow ones,
-`valid_deep` and `test` others. A part has as many samples of one depth as of another, as far as so
-many different ones exist: no sample is there twice, be it in one part or in two.
+A depth is either trained on or only evaluated: `train` and `valid` have the shallow ones,
+`valid_deep` and `test` others. A part has equally many samples of each of its depths, as far as so
+many different ones exist: no sample occurs twice, neither in one part nor in two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sut_data.kit.examples import Example, Parts, keyed_order
 from sut_data.tables import table
 from sut_data.waiting import waiting
 
-ENOUGH_FOR_LABELS = 1000  # samples; with so many in train, every answer is among them
+ENOUGH_FOR_LABELS = 1000  # samples; a training set of this size contains every answer
 
 
 class Sizes(NamedTuple):
@@ -68,7 +68,7 @@ def add_test_depths(parser: Parser, depths: Sequence[int]) -> None:
 
 
 class _Ascending(argparse.Action):
-    """Keeps numbers as a set is made of them: each once, in order."""
+    """Keeps numbers sorted, each of them once."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         setattr(namespace, self.dest, sorted(set(values)))
@@ -82,8 +82,8 @@ def share(total: int, populations: Mapping[int, int | None]) -> dict[int, int]:
         populations: how many different samples of each depth exist; None for more than are wanted.
 
     Returns:
-        number of samples of each depth. Numbers differ by one at most, but for the depths that are
-        used up.
+        number of samples of each depth. The numbers differ by at most one, except for depths that
+        are used up.
 
     Raises:
         InputError: if there are too few.

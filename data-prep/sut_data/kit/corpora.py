@@ -1,4 +1,4 @@
-"""What the translation data sets share: from their raw files to a folder for fairseq."""
+"""Common code of the translation data sets: from raw files to a folder for fairseq."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sut_data.waiting import waiting
 
 
 class Corpus(NamedTuple):
-    """Two aligned files; `sizes` are the numbers of lines that were published."""
+    """Two aligned files; `sizes` are the published numbers of lines."""
 
     name: str
     source: Path
@@ -45,7 +45,7 @@ def count_pairs(corpus: Corpus) -> int:
     """Count the pairs of a corpus, print the number and compare it with the published one.
 
     Raises:
-        InputError: if it is another one, or the two sides differ.
+        InputError: if the numbers differ, or the two sides do.
     """
     with waiting(f"counting {corpus.name}"):
         found = [sum(1 for _ in read_lines(path)) for path in (corpus.source, corpus.target)]
@@ -98,8 +98,8 @@ def prepare(
         raw_files: all files that `find_sets` reads.
         find_sets: called with a folder for what it has to unpack; returns the corpora of each set.
         treatment: what is done to the text, besides joint BPE of `args.bpe` merges.
-        name: of the data set, and of its training script, whose call is printed at the end.
-        split: which of its splits it is, where there are several.
+        name: of the data set, and of its experiment, whose command is printed at the end.
+        split: which of its splits this is, if there are several.
 
     Raises:
         InputError: if a raw file cannot be used.

@@ -1,4 +1,4 @@
-"""What the formal data sets share: examples, counts, and the way to a folder for fairseq.
+"""Common code of the formal data sets: examples, counts, and the way to a folder for fairseq.
 
 Each data set is one program that turns raw files or a grammar into *parts*, named lists of
 examples. `train`, `valid` and `test` are always there; any further part becomes an evaluation set
@@ -37,7 +37,7 @@ Parts = dict[str, list[Example]]
 
 
 def make_parser(program: str, description: str, raw: str, epilog: str = "") -> Parser:
-    """Return the parser of `preparation.make_parser` for a data set whose limit is random."""
+    """Return the parser of `preparation.make_parser` for a data set that `--limit` samples."""
     limit = (
         "N random examples of each part; sizes that differ from the published ones are then "
         "reported, not refused"
@@ -75,8 +75,8 @@ def check_counts(
 
     Args:
         name: what was counted.
-        found, published: sizes by part; a part that only one of them has is not compared, and then
-            those that were are named.
+        found, published: sizes by part. Parts that only one of them has are not compared; the
+            message then names the compared ones.
         limit: value of `--limit`; with one, a difference is printed and not refused.
 
     Raises:
@@ -102,7 +102,7 @@ def cut(parts: Parts, limit: int | None, *, labels: bool = False) -> Parts:
     """Keep `limit` random examples of each part; all of them where it is None.
 
     Args:
-        labels: the targets are labels, none of which may be evaluated without being trained:
+        labels: the targets are labels, all of which must be trained before they are evaluated:
             train begins with one example of each, even if these are more than `limit`.
     """
     if limit is None:
@@ -129,7 +129,7 @@ def take_validation(parts: Parts, size: int, remedy: str = "add pairs to it") ->
     Args:
         parts: with train.
         size: how many to take.
-        remedy: what the user can do where no size would do.
+        remedy: what the user can do if no size is possible.
 
     Raises:
         InputError: if `size` is below 1 or leaves nothing to train on.
@@ -155,7 +155,7 @@ def take_validation(parts: Parts, size: int, remedy: str = "add pairs to it") ->
 
 
 def write_text(folder: Path, parts: Parts, columns: Sequence[str]) -> Inputs:
-    """Write `<part>.src`, `<part>.tgt` and, but for train, `<part>.<column>` into a folder."""
+    """Write `<part>.src`, `<part>.tgt` and, except for train, `<part>.<column>` to a folder."""
     inputs = Inputs({}, {})
     for name, part in parts.items():
         source, target = inputs.pairs[name] = folder / f"{name}.src", folder / f"{name}.tgt"
@@ -185,12 +185,12 @@ def prepare(
         args: the options of `make_parser`, and the data set's own.
         raw_files: all files that `make_parts` reads.
         make_parts: returns examples by part.
-        columns: names of the examples' values, which are kept for evaluation beside all but train.
+        columns: names of the examples' values, which are kept for evaluation of all but train.
         name: of the data set.
-        split: which of its splits it is, where there are several.
-        experiment: whose training is printed at the end; None: the one of the data set's name.
+        split: which of its splits this is, if there are several.
+        experiment: the one whose training command is printed; None: that of the data set's name.
         labels: the targets are labels; see `cut`.
-        subsets: further sets by name, and which examples of train are in them too.
+        subsets: further sets by name, and which examples of train each of them repeats.
     """
 
     def write(folder: Path) -> Inputs:

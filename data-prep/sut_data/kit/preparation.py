@@ -1,7 +1,7 @@
-"""What the programs of all data sets share: their options, and the way to a folder for fairseq.
+"""Common code of all data sets: options, and the way to a folder for fairseq.
 
-The raw files and the options of a data set are its *recipe*. Where the stamp of an earlier result
-has the same one, nothing is read, generated or checked again.
+The raw files and the options of a data set, and the code here, are its *recipe*. If the stamp of
+an earlier result has the same one, nothing is read, generated or checked again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sut_data.text.pairs import Inputs, checksum
 from sut_data.text.treatment import Counts, Treatment
 from sut_data.waiting import waiting
 
-# They decide how raw files become text. (What becomes of the text is `folders.making.LAYOUT`.)
+# This code decides how raw files become text. (`folders.making.LAYOUT` covers the rest.)
 CODE = sorted(Path(sut_data.__file__).parent.rglob("*.py"))
-# Options; of every path what the files hold counts instead.
+# Options that do not count; for paths, the contents of the files count instead.
 WITHOUT_EFFECT = ("out", "raw", "processes", "parser")
-# Options that leave a data set what it is: some choose its split, which has a name in the stamp, a
-# seed draws other examples of the same kind, and subwords do not change the text. Of the user's own
-# files the stamp has no options.
+# Options that do not make it another data set: some choose its split, which the stamp names, a seed
+# draws other examples of the same kind, and subwords do not change the text. For the user's own
+# files the stamp lists no options.
 USUAL = (
     *WITHOUT_EFFECT,
     *("limit", "split", "direction", "cutoff", "reverse", "seed", "bpe"),
@@ -60,7 +60,7 @@ def make_parser(
 
 
 def _examples(program: str, takes_files: bool) -> list[str]:
-    """Two command lines: the whole data set, and one that is quicker to have."""
+    """Two command lines: one for the whole data set, and a quicker one."""
     call = typed(program)
     name = program.removesuffix(".sh").split()[-1]
     quick = f"--raw raw/{name}" if takes_files else "--limit 500"
@@ -68,17 +68,17 @@ def _examples(program: str, takes_files: bool) -> list[str]:
 
 
 def typed(program: str) -> str:
-    """Return a program as one types it: the script of a checkout with its folder."""
+    """Return a program as the user types it: a script of a checkout with its folder."""
     return f"bash data-prep/{program}" if program.endswith(".sh") else program
 
 
 def refuse_options(args: argparse.Namespace, names: Iterable[str], reason: str) -> None:
-    """End with an error of the command line where options are given that would change nothing.
+    """Exit with a command-line error if options are given that would have no effect.
 
     Args:
         args: the options of `make_parser`, and the data set's own.
         names: of those options.
-        reason: beside what, and why; the rest of the sentence.
+        reason: beside which option, and why; the rest of the sentence.
     """
     if found := given(args, names, args.parser):
         args.parser.error(f"leave out {flags(found)} {reason}")
@@ -98,7 +98,7 @@ def recipe(name: str, args: argparse.Namespace, raw_files: Iterable[Path]) -> st
 
 
 def own_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that make other sets than the usual ones, such as `--test-depths 7`."""
+    """Return the options that change the data set, such as `--test-depths 7`."""
     found = []
     for name, value in vars(args).items():
         if name in USUAL or isinstance(value, Path) or value == args.parser.get_default(name):
@@ -126,8 +126,8 @@ def prepare(
         write_text: writes the text of the data set into an empty folder.
         treatment: what is done to the text.
         name: of the data set.
-        split: which of its splits it is, where there are several.
-        experiment: that trains on it; None: the one of the data set's name.
+        split: which of its splits this is, if there are several.
+        experiment: the one that trains on it; None: that of the data set's name.
 
     Raises:
         InputError: if an option or a file cannot be used.

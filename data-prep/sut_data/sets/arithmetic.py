@@ -7,9 +7,9 @@ around a digit, 2 in the example. (Csordas et al., 2022. They write of a "number
 they limit expressions to 50 tokens, which 8 operations cannot exceed and a tree of depth 8 can.)
 
 An argument is an operation with probability 0.2, else a digit; both operations and all digits are
-equally likely. What is drawn here has exactly the distribution of such expressions given their
-depth and their limited length, and nothing is drawn in vain: the number of operations is drawn
-first, then, from the outside in, how many of them and which depth each argument has.
+equally likely. The samples have exactly the distribution of such expressions given their depth
+and their limited length, and none is rejected: the number of operations is drawn first, then, from
+the outside in, how many of them and which depth each argument has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POPULATIONS = {0: 10, 1: 2 * 10**2, 2: 2 * (210**2 - 10**2)}
 
 
 class Form(NamedTuple):
-    """What is decided of an expression before it is drawn: its depth and its operations."""
+    """The form of an expression, decided before it is drawn: its depth and its operations."""
 
     depth: int
     operations: int
@@ -62,7 +62,7 @@ def probability(form: Form) -> float:
 
 @cache
 def choice(form: Form) -> Choice:
-    """Return what the arguments of an operation of a form can be."""
+    """Return the possible arguments of an operation of a form."""
     depths = range(form.depth)
     arguments = [
         (Form(left, operations), Form(right, form.operations - 1 - operations))

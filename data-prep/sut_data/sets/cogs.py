@@ -26,7 +26,7 @@ def read_file(path: Path) -> list[Example]:
     """Read one published file, every line of it.
 
     Raises:
-        InputError: naming the first line that has not three fields with words.
+        InputError: naming the first line without three non-blank fields.
     """
     examples = []
     for number, line in enumerate(read_lines(path), start=1):

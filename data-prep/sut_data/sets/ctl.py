@@ -43,7 +43,7 @@ def draw(functions: Functions, depth: int, seed: int) -> Generator[Example, None
 
 
 def in_direction(parts: Parts, direction: str) -> Parts:
-    """Return forward samples in the direction that is wanted, in the same order."""
+    """Return forward samples in the wanted direction, in the same order."""
     if direction == "forward":
         return parts
     return {

@@ -73,7 +73,7 @@ def truth_table(formula: str) -> int:
 
 
 def _combine(group: list[Any], formula: str) -> Any:
-    """Value of what stands in a pair of brackets: `not X`, `X (op Y)`, or, unapplied, `op Y`."""
+    """Value of the contents of a pair of brackets: `not X`, `X (op Y)`, or, unapplied, `op Y`."""
     if len(group) == 2:
         first, second = group
         if first == "not" and isinstance(second, int):
@@ -105,7 +105,7 @@ def relation(premise: str, hypothesis: str) -> str:
 
 
 def count_operators(*formulas: str) -> int:
-    """Return the number of operators in the formula that has most."""
+    """Return the largest number of operators in any of the formulas."""
     return max(
         sum(token in ("and", "or", "not") for token in formula.split()) for formula in formulas
     )
@@ -116,7 +116,7 @@ def read_file(path: Path, operators: int) -> list[Example]:
 
     Args:
         path: the file, plain or `.gz`.
-        operators: its number, which the operators of each line must equal, from 12 on at most.
+        operators: its number, that of the operators of every line; 12 stands for 12 or more.
 
     Raises:
         InputError: naming the first line that is not as published.

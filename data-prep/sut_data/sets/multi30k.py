@@ -1,7 +1,7 @@
 """Multi30k (Elliott et al., 2016): captions of pictures in English and German.
 
-Tokenised and segmented by the code that prepares WMT; no pair is filtered out. 8,000 merges keep
-rare symbols few: 522 of the 7,948 that result occur less than 5 times in the 29,000 pairs.
+Tokenised and segmented by the code that prepares WMT; no pair is filtered out. With 8,000
+merges, few symbols are rare: 522 of the 7,948 occur fewer than 5 times in the 29,000 pairs.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The resulting folder holds what fairseq reads (dict.src.txt, train.src-tgt.src.bin, ...), the
 sentences themselves and the columns under text/, how they were made (tokenization.json and the
 subwords, where they are not just words), the log, and a stamp (see `folders.prepared`): with equal
-inputs and options a second run only reads the stamp.
+inputs and options a second run only checks them.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def read_treatment(args: argparse.Namespace) -> Treatment:
     """
     for option in ("bpe", "sentencepiece", "max_length", "max_ratio"):
         value = getattr(args, option)
-        if value is not None and not value >= 1:  # true for a ratio that is no number too
+        if value is not None and not value >= 1:  # also true for a ratio of NaN
             name = "--" + option.replace("_", "-")
             raise InputError(f"{name} must be at least 1, but is {value} instead.")
     for option in ("bpe", "sentencepiece"):
@@ -185,7 +185,7 @@ def read_treatment(args: argparse.Namespace) -> Treatment:
 
 
 def tell_unknown_languages(program: str, languages: Iterable[str]) -> None:
-    """Say which languages Moses has no rules for: one may be a typing error."""
+    """Name the languages that Moses has no rules for: one may be a typing error."""
     for language in dict.fromkeys(languages):
         if not has_moses_rules(language):
             print(
@@ -236,7 +236,7 @@ def print_training(args: argparse.Namespace, out: Path, counts: dict[str, Counts
 
 
 def describe(plan: Plan, pairs: int) -> str:
-    """Return which training was chosen for so many pairs."""
+    """Describe the training that was chosen for this number of pairs."""
     passes = f"{plan.passes:,.0f}" if plan.passes >= 10 else f"{plan.passes:.1f}"
     text = (
         f"training for {pairs:,} pairs: size {plan.size.name}, {plan.updates:,} updates of "

@@ -52,7 +52,7 @@ COMMA = ","
 
 DEV = "pcfgset/dev"
 INCREASING = "localism/increasing_string_length/increasing_length"
-# The files of each part, without .src and .tgt; where there is none for valid, it comes out of
+# The files of each part, without .src and .tgt; without one for valid, it is taken out of
 # train, because the published dev set has what these splits hold out.
 SPLITS = {
     "pcfgset": {"train": "pcfgset/train", "valid": DEV, "test": "pcfgset/test"},
@@ -148,10 +148,10 @@ def evaluate(source: str) -> str:
 
 
 def read_file(src: Path, tgt: Path) -> list[Example]:
-    """Read a pair of aligned files, every line of them, with the number of functions.
+    """Read every line of a pair of aligned files, with the number of functions.
 
     Raises:
-        InputError: if they have different numbers of lines, or naming the first wrong line.
+        InputError: if their numbers of lines differ, or a line is wrong; it names the first.
     """
     examples = []
     for number, pair in enumerate(read_pairs(src, tgt), start=1):
@@ -175,7 +175,7 @@ def count_functions(source: str) -> int:
 
 
 def has_held_out_pair(source: str) -> bool:
-    """Tell whether one of the pairs of the systematicity split occurs, next to each other."""
+    """Tell whether one of the pairs of the systematicity split occurs side by side."""
     words = source.split()
     return any(pair in HELD_OUT_PAIRS for pair in zip(words, words[1:]))
 

@@ -46,7 +46,7 @@ OFFICIAL = (
         (3_003, 2_737),
     ),
 )
-# The sample, Moses tokens already.
+# The sample, already tokenised by Moses.
 SAMPLE = (
     ("train", "train10k", 10_000),
     ("valid", "newstest2013", 3_000),
@@ -79,7 +79,7 @@ def official_files(raw: Path | None) -> list[list[Path]]:
 
 
 def official_sets(files: list[list[Path]], folder: Path) -> Sets:
-    """Return the sets made of the official files, unpacked into `folder` where they are packed.
+    """Return the sets of the official files, unpacked into `folder` if they are in archives.
 
     Raises:
         InputError: if an archive cannot be used.
@@ -94,7 +94,7 @@ def official_sets(files: list[list[Path]], folder: Path) -> Sets:
 
 
 def unpack(archive: Path, names: tuple[str, str], folder: Path) -> list[Path]:
-    """Copy two files out of an archive, in whatever folder of it they are.
+    """Extract two files from an archive, whatever folder of it they are in.
 
     Raises:
         InputError: if the archive is damaged or lacks one.

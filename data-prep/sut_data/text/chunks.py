@@ -1,4 +1,4 @@
-"""Parallel text in chunks, treated on all cores and in order, few chunks in memory at a time."""
+"""Parallel text in chunks, processed in order on all cores, with few chunks in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 def cores() -> int:
-    """Return how many cores this process may use, with the limit of its container."""
+    """Return how many cores this process may use, within the limit of its container."""
     allowed = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):  # not everywhere
         allowed = len(os.sched_getaffinity(0))
@@ -38,10 +38,10 @@ def cores() -> int:
 
 
 def in_chunks(pairs: Iterable[tuple[str, str]], what: str, total: int) -> Iterator[Pairs]:
-    """Yield lists of pairs, and show on a terminal how many have gone by.
+    """Yield lists of pairs, and show the progress on a terminal.
 
     Args:
-        pairs: the pairs, of which few are held at a time.
+        pairs: the pairs, of which few are in memory at a time.
         what: what is being done.
         total: how many pairs there are.
     """
@@ -67,7 +67,7 @@ def ordered_map(
     """Yield `function(item)` for each item in order, computed by `workers` processes.
 
     Each process has one item at a time, so that neither items nor results pile up however slow
-    the consumer is. With one worker nothing is started.
+    the consumer is. With one worker no process is started.
 
     Raises:
         InputError: if a process was killed. Exceptions of `function` are raised here.

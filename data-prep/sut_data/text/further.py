@@ -26,9 +26,9 @@ def check_set_name(option: str, name: str, taken: Collection[str]) -> None:
     """Refuse a name that a further evaluation set cannot have.
 
     Args:
-        option: by which it is given.
+        option: the one that gives it.
         name: that of the set.
-        taken: names of the sets that there are.
+        taken: names of the existing sets.
 
     Raises:
         InputError: saying why.
@@ -45,12 +45,12 @@ def check_set_name(option: str, name: str, taken: Collection[str]) -> None:
 
 
 def add_sets(pairs: Pairs, given: Iterable[Sequence[str]], option: str) -> Pairs:
-    """Return sets of pairs with further ones.
+    """Return the sets of pairs with further ones added.
 
     Args:
-        pairs: those that there are; their files do not matter.
-        given: name, source and target file of each further one.
-        option: by which they are given.
+        pairs: the existing sets; their files do not matter.
+        given: name, source and target file of each further set.
+        option: the one that gives them.
 
     Raises:
         InputError: if a name cannot be used, or is used twice.

@@ -1,4 +1,4 @@
-"""Which evaluation pairs the training text has too."""
+"""Evaluation pairs that also occur in the training text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sut_data.waiting import waiting
 
 
 def count_trained(training: Path, text: Path, splits: Iterable[str]) -> dict[str, int]:
-    """Count the pairs of evaluation sets that are pairs of the training text, symbol by symbol.
+    """Count the evaluation pairs that are also training pairs, symbol by symbol.
 
     The evaluation sets are held in memory, the training text is not.
 

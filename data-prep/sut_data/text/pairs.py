@@ -1,4 +1,4 @@
-"""The files of a parallel corpus: which there are, and what about them is refused."""
+"""The files of a parallel corpus, and the checks that refuse unusable ones."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def read_pairs(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
 
 
 def check_text(inputs: Inputs, blank_in_train: bool) -> dict[str, int]:
-    """Read everything once, so that what is wrong is said before any long work.
+    """Read everything once, so that errors are reported before any long work.
 
     Args:
         inputs: the files.
@@ -128,7 +128,7 @@ def check_text(inputs: Inputs, blank_in_train: bool) -> dict[str, int]:
 
 
 def evenly_spaced(lines: Iterable[str], total: int, limit: int) -> Iterator[str]:
-    """Yield `limit` of `total` lines, the last one among them; all where there are no more."""
+    """Yield `limit` of `total` lines, the last one included; all if there are no more."""
     keep = min(limit, total)
     for number, line in enumerate(lines):
         if number * keep // total != (number + 1) * keep // total:
@@ -139,7 +139,7 @@ def thin(inputs: Inputs, blank_in_train: bool, limit: int, folder: Path) -> Inpu
     """Copy `limit` evenly spaced pairs of each set, with their columns, to a folder.
 
     Args, Raises:
-        as `check_text`, by which all pairs are checked before.
+        as `check_text`, which checks all pairs first.
     """
     copies = {}
     with waiting("reading the text"):
@@ -157,7 +157,7 @@ def copy_columns(inputs: Inputs, folder: Path, dropped: set[int]) -> None:
 
     Args:
         inputs: the files, checked.
-        folder: where to.
+        folder: where to copy them.
         dropped: numbers of the training pairs that were dropped, counted from 0.
     """
     for (split, name), path in inputs.columns.items():

@@ -47,7 +47,7 @@ class Tokenized(NamedTuple):
 
 
 def tokenize_chunk(treatment: Treatment, training: bool, chunk: Pairs) -> Tokenized:
-    """Tokenise pairs of lines; count the words of training text, keep the raw text of other."""
+    """Tokenise pairs of lines; count training words, keep the raw text of evaluation sets."""
     sides = [text_side(language, "words", None) for language in treatment.languages]
     words, raw = [], []
     for pair in chunk:
@@ -69,7 +69,7 @@ def tokenize_chunk(treatment: Treatment, training: bool, chunk: Pairs) -> Tokeni
 
 
 def workers_for(lines: dict[str, int]) -> int:
-    """Return how many processes are worth their start, for sets of so many pairs."""
+    """Return how many processes are worth starting for sets of these sizes."""
     return cores() if max(lines.values()) >= PARALLEL_FROM else 1
 
 
@@ -96,7 +96,7 @@ def tokenize(
 
 
 def sample(paths: list[Path], lines: int) -> Iterator[str]:
-    """Yield evenly spaced lines of files of `lines` lines, no more than the learner can hold."""
+    """Yield evenly spaced lines of files of `lines` lines, at most what the learner can hold."""
     step = -(-len(paths) * lines // SENTENCEPIECE_SENTENCES)
     for path in paths:
         yield from (line for line in islice(read_lines(path), 0, None, step) if line)
@@ -145,17 +145,17 @@ def prepare_text(
 ) -> dict[str, Counts]:
     """Check all files and write what will be binarised to `<folder>/text`.
 
-    There will be `<split>.src` and `<split>.tgt` with symbols between spaces, the columns, and,
-    where the symbols are not the words of the files, `<split>.raw.src` and `<split>.raw.tgt` of the
-    evaluation sets: the text as it was given, for scores on readable text. (Of text that came
-    tokenised, it is what Moses' detokeniser makes of it.)
+    It writes `<split>.src` and `<split>.tgt`, symbols separated by spaces, the columns, and, where
+    the symbols are not the words of the files, `<split>.raw.src` and `<split>.raw.tgt` of the
+    evaluation sets: the text as it was given, for scores on readable text. (For text that came
+    tokenised, this is the output of Moses' detokeniser.)
 
     Args:
         inputs: the files.
         treatment: what is done to their text.
         folder: where to write.
-        prepared: a folder made by the same treatment, to which the files are further sets: its
-            subwords and vocabulary are taken. None: the files have a training text.
+        prepared: a folder made by the same treatment, to which the files add sets; its subwords
+            and vocabulary are used. None means that the files include a training text.
 
     Returns:
         the counts of each split.

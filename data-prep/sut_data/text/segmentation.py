@@ -1,4 +1,4 @@
-"""Segment tokenised text, leave out unfit training pairs, and count what there is."""
+"""Segment tokenised text, drop unfit training pairs, and count what remains."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sut_data.text.pairs import SIDES, read_pairs
 from sut_data.text.tokenization import TextSide, text_side
 from sut_data.text.treatment import Counts, Treatment
 
-# Words that fairseq-preprocess takes for its own: the first three would end a sentence or hide a
-# place in it. The last one becomes what every unknown word does, which texts that have it mean.
+# Words that fairseq-preprocess takes for marks of its own: the first three would end a sentence or
+# mask a position. `<unk>` becomes the unknown word, which is what texts that contain it mean.
 _RESERVED = frozenset(["<s>", "<pad>", "</s>"])
 _UNKNOWN = "<unk>"
 
@@ -38,12 +38,12 @@ class Vocabulary:
 
     @classmethod
     def of(cls, folder: Path) -> Vocabulary:
-        """Return that of a prepared folder, from its dictionaries."""
+        """Return the vocabulary of a prepared folder, from its dictionaries."""
         vocabulary = cls(joined=False)
         for side, known in zip(SIDES, vocabulary.sides):
             for line in read_lines(folder / f"dict.{side}.txt"):
                 symbol, _, count = line.partition(" ")
-                if count != "0":  # fairseq fills dictionaries up with words that do not occur
+                if count != "0":  # fairseq pads dictionaries with words that do not occur
                     known.add(symbol)
         return vocabulary
 
@@ -96,7 +96,7 @@ class Segmenter:
         sides: how each side is segmented.
         text: folder to write `<split>.src` and `<split>.tgt` to.
         workers: number of processes.
-        vocabulary: of the training text; None: it is the first split that is written.
+        vocabulary: of the training text; None if that is the first split to be written.
 
     Attributes:
         dropped: numbers of the training pairs that were left out, counted from 0.
@@ -119,11 +119,11 @@ class Segmenter:
         self._vocabulary = vocabulary or Vocabulary(treatment.joined)
 
     def write(self, split: str, files: tuple[Path, Path], lines: int) -> Counts:
-        """Segment the `lines` pairs of two files and write them, but for unfit training pairs.
+        """Segment the `lines` pairs of two files and write all but unfit training pairs.
 
         Raises:
             InputError: if nothing is left to train on, an evaluation pair has no symbols, or a
-                pair has a word that fairseq keeps for itself.
+                pair has a word that fairseq reserves.
         """
         training, numbers = split == "train", count(1)
         pairs, longest, unknown, unreachable = 0, [0, 0], [0, 0], 0

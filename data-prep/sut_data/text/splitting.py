@@ -1,7 +1,7 @@
 """Words split at their symbols, for formal languages: `f(x, y)` becomes `f ( x , ▁ y )`.
 
-A symbol is any character but letters, digits and the underscore. A space is written down, as `▁`,
-only where a symbol stands on one side of it: between two words it is implied.
+A symbol is any character but letters, digits and the underscore. A space is written, as `▁`, only
+next to a symbol: between two words it is implied.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PIECE = re.compile(r"\w+|[^\w\s]")
 def split_symbols(words: str) -> str:
     """Split words into runs of letters and digits and single symbols; `join_symbols` undoes it.
 
-    A `▁` of the text itself cannot be told from the mark.
+    A `▁` in the text itself cannot be told from the mark.
     """
     pieces: list[str] = []
     for word in words.split():

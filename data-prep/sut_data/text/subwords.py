@@ -42,7 +42,7 @@ def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
     """
     from tqdm import tqdm
 
-    # In an order of their own, so that equal counts give the same codes on every run.
+    # In a fixed order, so that equal counts give the same codes on every run.
     words = nsmallest(BPE_WORDS, counts.items(), key=lambda item: (-item[1], item[0]))
     found = islice(find_merges(words), merges)
     codes = [
@@ -60,7 +60,7 @@ def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
 
 
 class _Reversed(NamedTuple):
-    """A pair of symbols that sorts before the pairs that it would sort after."""
+    """A pair of symbols that sorts in reverse order."""
 
     pair: Pair
 
@@ -71,11 +71,11 @@ class _Reversed(NamedTuple):
 def find_merges(words: Iterable[tuple[str, int]]) -> Iterator[Pair]:
     """Yield the merges of byte pair encoding (Sennrich et al., 2016), the most frequent pair first.
 
-    They are those that subword-nmt finds, of equally frequent pairs the last in the alphabet; the
-    most frequent pair comes from a heap here, not from a search through all pairs. On one core and
-    from the counted words of both languages, that takes 2.3 s instead of its 9.9 s for Multi30k
-    (29,390 words, 8,000 merges), and 5.7 s instead of 120.9 s for 10,000 pairs of WMT'14 (54,882
-    words, 32,000 merges).
+    They are the merges of subword-nmt, which takes the alphabetically last of equally frequent
+    pairs; here the most frequent pair comes from a heap, not from a search through all pairs. On
+    one core, from the counted words of both languages, this takes 2.3 s instead of 9.9 s for
+    Multi30k (29,390 words, 8,000 merges), and 5.7 s instead of 120.9 s for 10,000 pairs of WMT'14
+    (54,882 words, 32,000 merges).
 
     Args:
         words: different words and how often each occurs.
@@ -94,7 +94,7 @@ def find_merges(words: Iterable[tuple[str, int]]) -> Iterator[Pair]:
         count, entry = heappop(heap)
         pair = entry.pair
         if counts[pair] != -count:
-            # It has become rarer since; it waits for its turn with the count that it has now.
+            # It has become rarer since; it goes back to the heap with its present count.
             if counts[pair] > 1:
                 heappush(heap, (-counts[pair], entry))
             continue
@@ -135,11 +135,11 @@ def _merge(symbols: list[str], pair: Pair) -> list[str]:
 def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads: int) -> None:
     """Learn a sentencepiece (unigram) model and write it to `path`.
 
-    The text is taken as it is, without Unicode normalisation, so that decoding gives it back.
+    The text is used as it is, without Unicode normalisation, so that decoding restores it.
 
     Args:
         sentences: a sample of the training text.
-        size: entries of the vocabulary at most.
+        size: of the vocabulary, at most.
         path: file to write.
         threads: how many to use.
 
@@ -157,7 +157,7 @@ def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads
             hard_vocab_limit=False,
             normalization_rule_name="identity",
             num_threads=threads,
-            minloglevel=2,  # not even that it learns nothing from very long lines
+            minloglevel=2,  # hides even the message that very long lines are skipped
         )
     except RuntimeError as error:
         characters = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))

@@ -2,7 +2,7 @@
 
 Two steps each way: `tokenize` splits raw text into words as Moses does, `segment` splits words into
 subwords or symbols; `join` and `detokenize` undo them in reverse order. `tokenization.json` in a
-prepared folder says how its two sides were made, so that any text can be treated alike later.
+prepared folder says how its two sides were made, so that new text can be treated the same way.
 
 The libraries (sacremoses, subword-nmt, sentencepiece) are imported when first used.
 """
@@ -28,9 +28,9 @@ _LEARNT = ("bpe", "sentencepiece")  # they have a model file
 
 _BPE_MARK = "@@"  # ends a subword that does not end its word
 _SENTENCEPIECE_MARK = "\u2581"  # stands for the space before a word
-_MAX_CACHED_WORDS = 50_000  # subword-nmt remembers every word it has split, without a limit
+_MAX_CACHED_WORDS = 50_000  # subword-nmt caches every word it has split, without a limit
 
-# Characters that show nothing, Moses' "non-printing" ones. The joiners U+200C and U+200D stay:
+# Invisible characters, Moses' "non-printing" ones. The joiners U+200C and U+200D stay:
 # they are part of the spelling of Persian and of Indic languages.
 _INVISIBLE = dict.fromkeys(
     [
@@ -44,19 +44,19 @@ _INVISIBLE = dict.fromkeys(
 class TextSide:
     """How the text of one side, source or target, becomes symbols and is made readable again.
 
-    Text is one sentence without a line end. Symbols and tokens stand between single spaces; other
-    white space counts as a space everywhere.
+    Text is one sentence without a line end. Symbols and tokens are separated by single spaces;
+    other white space counts as a space everywhere.
 
     Args:
-        language: code of the language for Moses (`en`, `de`, ...; its rules for languages that it
-            does not know are the English ones). None: the words are taken as they stand.
+        language: code of the language for Moses (`en`, `de`, ...; it treats unknown languages as
+            English). None means that the words are taken as they are.
         subwords: "words" (none), "symbols" (words split at every symbol, see `splitting`), "bpe"
             (subword-nmt) or "sentencepiece".
         model: file of BPE codes or sentencepiece model; None for words and symbols.
 
     Raises:
-        InputError: if the three do not fit together, or, when first used, if the file cannot
-            be read as what it should be.
+        InputError: if the three do not fit together, or, on first use, if the file is not a
+            readable model of its kind.
     """
 
     language: str | None = None
@@ -93,8 +93,7 @@ class TextSide:
     def segment(self, tokens: str) -> str:
         """Split words into subwords; `join` gives back the same words.
 
-        Sentencepiece and symbols cannot tell their own mark, U+2581, from the space that the mark
-        stands for.
+        Sentencepiece and symbols cannot tell a U+2581 in the text from their own mark for a space.
         """
         if self.subwords == "symbols":
             return split_symbols(tokens)
@@ -109,7 +108,7 @@ class TextSide:
         return self.segment(self.tokenize(raw))
 
     def join(self, symbols: str) -> str:
-        """Put subwords together to words."""
+        """Join subwords into words."""
         if self.subwords == "symbols":
             return join_symbols(symbols)
         if self.subwords == "bpe":
@@ -149,7 +148,7 @@ class TextSide:
         try:
             with open(self.model, encoding="utf-8", newline="\n") as codes:
                 return BPE(codes, separator=_BPE_MARK)
-        except (SystemExit, ValueError) as error:  # the library leaves the program at a bad line
+        except (SystemExit, ValueError) as error:  # the library exits at a bad line
             raise InputError(f"{self.model} is not a file of BPE codes.") from error
         except OSError as error:
             raise InputError(f"{self.model} cannot be read: {error.strerror}.") from error
@@ -187,7 +186,7 @@ def has_moses_rules(language: str) -> bool:
 
 @lru_cache(maxsize=8)
 def text_side(language: str | None, subwords: str, model: Path | None) -> TextSide:
-    """Return a side that keeps what it has loaded, for processes that get many chunks of text."""
+    """Return a cached side, which keeps its models loaded, for processes that get many chunks."""
     return TextSide(language, subwords, model)
 
 
@@ -215,7 +214,7 @@ def save_tokenization(folder: Path, sides: Mapping[str, TextSide]) -> None:
 
 
 def _stays_inside(path: str) -> bool:
-    """Whether a path leads nowhere but into the folder that it is relative to."""
+    """Whether a relative path stays inside its folder."""
     parts = PurePosixPath(path).parts
     return bool(parts) and parts[0] != "/" and ".." not in parts
 
@@ -223,7 +222,7 @@ def _stays_inside(path: str) -> bool:
 def load_tokenization(folder: Path) -> dict[str, TextSide]:
     """Read how the sides `src` and `tgt` of a data folder were made.
 
-    A folder without `tokenization.json` holds words as they stand on both sides.
+    A folder without `tokenization.json` holds words as they are, on both sides.
 
     Raises:
         InputError: if the file is damaged, or a model file that it names is absent.
@@ -256,11 +255,11 @@ def load_tokenization(folder: Path) -> dict[str, TextSide]:
 
 
 def load_direction(folder: Path, source_lang: str, target_lang: str) -> tuple[TextSide, TextSide]:
-    """Read how source and target of a model were made, which may read `tgt` and write `src`.
+    """Read how a model's source and target were made; it may read `tgt` and write `src`.
 
     Args:
         folder: a data folder.
-        source_lang, target_lang: the model's languages; with other names than `src` and `tgt`, the
+        source_lang, target_lang: the model's languages; if they are not named `src` and `tgt`, the
             source is `src`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What can be done to parallel text, and what is counted while it is done."""
+"""How parallel text can be treated, and what is counted along the way."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Counts(NamedTuple):
     pairs: int
     longest_src: int
     longest_tgt: int
-    unknown_src: int  # symbols of the split that the training text does not have
+    unknown_src: int  # symbols of the split that the training text lacks
     unknown_tgt: int
     blank: int = 0  # pairs dropped: a side without a word,
     too_long: int = 0  # over `max_length` on one side,
     uneven: int = 0  # one side more than `max_ratio` times as long as the other
-    unreachable: int = 0  # pairs kept whose target has a symbol that the training text does not
-    trained: int = 0  # pairs of an evaluation set that the training text has too
+    unreachable: int = 0  # pairs kept whose target has a symbol that the training text lacks
+    trained: int = 0  # pairs of an evaluation set that are in the training text too

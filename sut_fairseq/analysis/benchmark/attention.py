@@ -1,5 +1,7 @@
-"""Mixture next to dense attention with as many query heads, geometric next to softmax attention,
-and compositional next to multi-head attention.
+"""Attention kinds compared with what they replace.
+
+Mixture attention with dense attention of as many query heads, geometric with softmax attention,
+compositional with multi-head attention.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ def steps(
     Args:
         sizes: sizes of layers and batch; `lengths` is not read.
         length: tokens of each sentence, a divisor of `tokens`.
-        conditions: where and in which type.
+        conditions: device and dtype.
         variants: which of `VARIANTS`.
 
     Raises:
@@ -201,7 +203,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
 
 
 def _add_mixture(report: Report, sizes: Sizes, length: int, conditions: Conditions) -> None:
-    """Mixture, dense and torch's own attention, with and without window."""
+    """Mixture, dense and torch's own attention, with and without a window."""
     variants = steps(sizes, length, conditions)
     peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
     timings = measure(variants, conditions, description=f"attention, length {length}")

@@ -1,4 +1,4 @@
-"""Compositional attention next to multi-head attention with as many heads as it has searches."""
+"""Compositional attention compared with multi-head attention of as many heads as searches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shape:
     retrieval_dim: int
 
     def value_macs(self, length: int) -> int:
-        """MACs that the values of multi-head attention cost a token: V, and weights times V."""
+        """MACs per token of the values of multi-head attention: V, and weights times V."""
         return self.num_searches * self.head_dim * (self.embed_dim + length)
 
     def multihead_macs(self, length: int) -> int:
@@ -57,7 +57,7 @@ class _Whole(nn.Module):
     def __init__(self, attention: Attention, *, forms_weights: bool = False) -> None:
         super().__init__()
         self.attention = attention
-        # Somebody who looks keeps torch's fused kernels, which never form the weights, away.
+        # A `look` callback rules out torch's fused kernels, which never form the weights.
         self.look = (lambda *seen: None) if forms_weights else None
 
     def forward(self, states: Tensor) -> tuple[Tensor, None]:
@@ -65,14 +65,14 @@ class _Whole(nn.Module):
 
 
 class _Values(nn.Module):
-    """What the values of multi-head attention are for: V = X W_v, and weights times V."""
+    """The value part of multi-head attention: V = X W_v, and weights times V."""
 
     def __init__(self, shape: Shape, weights: Tensor) -> None:
         super().__init__()
         self.num_heads = shape.num_searches
         inner = shape.num_searches * shape.head_dim
         self.value = xavier_linear(shape.embed_dim, inner, bias=False)
-        self.weights = nn.Parameter(weights)  # a parameter, so that they get their gradient
+        self.weights = nn.Parameter(weights)  # a parameter, so that it gets a gradient
 
     def forward(self, states: Tensor) -> tuple[Tensor, None]:
         values = self.value(states).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -133,10 +133,11 @@ def add(
     length: int,
     conditions: Conditions,
 ) -> None:
-    """Measure all variants at a length, and put them beside multi-head attention and the bound.
+    """Measure all variants at a length; compare them with multi-head attention and the bound.
 
-    The bound: multi-head attention, and R times what its values cost. Memory is compared with
-    multi-head attention that forms its weights, as compositional attention does for R > 1.
+    The bound is the cost of multi-head attention plus R times that of its values. Memory is
+    compared with multi-head attention that forms its weights, as compositional attention does for
+    R > 1.
     """
     variants = steps(shape, retrievals, batch=batch, length=length, conditions=conditions)
     peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}

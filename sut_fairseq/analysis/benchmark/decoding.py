@@ -1,4 +1,4 @@
-"""Beam search next to that of a Transformer, and at several halting thresholds."""
+"""Beam search compared with that of a Transformer, and at several halting thresholds."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     """Measure beam search; an untrained model generates sentences of one length.
 
     Raises:
-        InputError: for an unknown architecture, a model that generates nothing, thresholds outside
-            of (0, 1] or of a model that does not halt, or sizes that are not allowed.
+        InputError: for an unknown architecture, a model that does not generate, thresholds outside
+            (0, 1] or for a model that does not halt, or sizes that are not allowed.
     """
     for threshold in sizes.thresholds:
         check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
@@ -64,7 +64,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     lengths = dict(src_len=sizes.src_len, tgt_len=sizes.tgt_len)
     transformer, hidden_dim = equal_transformer(model, task, **lengths)
     report.settings["transformer_ffn_dim"] = hidden_dim
-    # One place more: the search itself adds the end of the sentence.
+    # One token more, because the search itself adds the end of the sentence.
     batch = random_batch(
         model,
         task,
@@ -114,7 +114,7 @@ def _at_thresholds(
     sizes: Sizes,
     conditions: Conditions,
 ) -> dict[str, Callable[[], int]]:
-    """Beam search with one model at each threshold; the first goes by the name of the model.
+    """Beam search with one model at each threshold; the first variant is named after the model.
 
     A model that does not halt is measured once.
     """
@@ -139,7 +139,7 @@ def _own_name(sizes: Sizes) -> str:
 def _search(
     search: SequenceGenerator, batches: Sequence[Mapping[str, Any]], conditions: Conditions
 ) -> Callable[[], int]:
-    """A function that decodes all batches and returns the number of tokens of the best results."""
+    """A function that decodes all batches and returns the token count of the best hypotheses."""
 
     def decode() -> int:
         tokens = 0

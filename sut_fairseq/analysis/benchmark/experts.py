@@ -1,4 +1,4 @@
-"""Feed-forward experts next to dense layers of the same cost, and to bare matrix products."""
+"""Feed-forward experts compared with dense layers of equal cost and with bare matrix products."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class Sizes:
 
     @property
     def equal_hidden_dim(self) -> int:
-        """Hidden size of a dense layer with the MACs of a mixture, to a multiple of 64."""
+        """Hidden size of a dense layer with the MACs of a mixture, rounded to a multiple of 64."""
         return max(64, 64 * round(self.mixture_macs / (2 * self.embed_dim) / 64))
 
 
 class _ScatterMoE(nn.Module):
-    """ScatterMoE's experts behind our router; its kernels take no autocast."""
+    """ScatterMoE's experts behind our router; its kernels do not support autocast."""
 
     def __init__(self, sizes: Sizes, dtype: torch.dtype) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ def _products(sizes: Sizes, conditions: Conditions) -> Callable[[], object]:
     """The six matrix products of a dense layer's forward and backward pass, and nothing else."""
 
     def new(*shape: int) -> Tensor:
-        # Scaled, so that no product of products leaves the range of the type.
+        # Scaled, so that no chained product leaves the range of the type.
         values: Any = torch.randn(shape, device=conditions.device) * shape[-1] ** -0.5
         return values.to(conditions.dtype)
 

@@ -1,4 +1,4 @@
-"""Each function with a gradient written by hand, next to what autograd makes of its plain form."""
+"""Functions with a hand-written backward pass, compared with their plain form under autograd."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sut_fairseq.modules.routing.segments import SegmentInput, SegmentOutput
 
 REPETITIONS = 15
 
-# What a repetition takes at least, in seconds, so that the clock's own cost does not count.
+# Shortest duration of a repetition, in seconds, so that reading the clock costs next to nothing.
 _LEAST_TIME = 0.003
 
 
@@ -35,13 +35,13 @@ class Setting:
 
     Attributes:
         tokens: tokens of the batch.
-        keys: keys that each token attends to, which are the tokens of a sentence where `trains`.
+        keys: keys that each token attends to; if `trains`, also the length of a sentence.
         embed_dim: size of a token's state and of an expert's hidden layer.
         num_experts, top_k: number of experts, and of those that each token uses.
         num_heads: heads of attention; of the mixture, those of each expert.
         window: greatest offset of relative positions.
-        trains: whether the backward pass is part of it. If not, each token is the last one of its
-            sentence, as in decoding.
+        trains: whether the backward pass is measured, too. If not, each token is the last one of
+            its sentence, as in decoding.
     """
 
     tokens: int
@@ -68,7 +68,7 @@ SETTINGS = {
 _LENGTHS = ("base_256", "base_1024")
 
 
-# Makes a tensor of random numbers that gets a gradient, of a given shape.
+# Makes a tensor of random numbers of a given shape that gets a gradient.
 New = Callable[..., Tensor]
 
 
@@ -195,7 +195,7 @@ FUNCTIONS: dict[str, Callable[[Setting, New], Pair]] = {
     "geometric": _geometric,
     "geometric_to_the_left": _geometric_to_the_left,
 }
-# Those that the number of keys matters to.
+# Those whose cost depends on the number of keys.
 ATTENTION = ("by_key", "geometric", "geometric_to_the_left")
 
 
@@ -223,11 +223,11 @@ class _Forward(Step):
 def run(sizes: Sizes, conditions: Conditions) -> Report:
     """Measure each function and its plain form at each setting.
 
-    On a CPU times are those of the process, whatever else the machine does; with several threads
-    they add up.
+    On a CPU, times are CPU time of this process, summed over its threads, whatever else the machine
+    does.
 
     Raises:
-        InputError: for a function or setting that does not exist, or if no setting is for them.
+        InputError: for an unknown function or setting, or if no setting applies to the functions.
     """
     for name in sizes.functions:
         check_choice("--functions", name, tuple(FUNCTIONS))

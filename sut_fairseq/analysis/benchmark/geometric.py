@@ -1,4 +1,4 @@
-"""Geometric next to softmax attention, without the projections around them."""
+"""Geometric attention compared with softmax attention, without the projections around them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _step(
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
         with conditions.autocast():
-            # Somebody who looks keeps torch's fused kernels, which never form the weights, away.
+            # A `look` callback rules out torch's fused kernels, which never form the weights.
             context = core(queries, tokens, Memory(keys, values), states, lambda *seen: None)
         return [context], [gradient.to(context.dtype)]
 

@@ -1,4 +1,4 @@
-"""What halting saves: time of a pass in which a given share of all work is skipped."""
+"""What halting saves: the time of a pass in which a given share of all work is skipped."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Sizes:
 class ScheduledHalting(StickBreakingHalting):
     """Halts each token after a given number of steps, whatever the unit predicts.
 
-    The work stays the same: the unit predicts as ever. Unlike anything in a model it remembers
-    something between calls, how many steps the listed tokens have left; every forward pass of the
-    depth loop begins afresh.
+    The work stays the same, because the unit still predicts. Unlike any module of a model, this one
+    keeps something between calls: how many steps the listed tokens have left. Every forward pass of
+    the depth loop starts afresh.
 
     Args:
-        unit: the unit whose work is done.
+        unit: the unit that predicts.
         depths: numbers of steps, at least 1, of the tokens in row-major order, `(num_tokens,)`.
     """
 
@@ -77,7 +77,7 @@ class ScheduledHalting(StickBreakingHalting):
 
 
 def depths(num_tokens: int, num_steps: int, share: float, generator: torch.Generator) -> Tensor:
-    """Numbers of steps at which that share of all (token, step) pairs is skipped.
+    """Numbers of steps for each token that skip a given share of all (token, step) pairs.
 
     Depths are uniform over the widest range that has the right mean and begins at 1 or ends at
     `num_steps`: for half of 6 steps from 1 to 5.
@@ -112,7 +112,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
 
     Raises:
         InputError: for an architecture or a model without halting, for shares that cannot be
-            skipped, or thresholds outside of (0, 1].
+            skipped, or for thresholds outside (0, 1].
     """
     report = Report("halting", sizes, conditions)
     torch.manual_seed(conditions.seed)
@@ -133,7 +133,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     check(isinstance(unit, StickBreakingHalting), "--arch", kind, sizes.arch)
     most = 1 - 1 / stack.num_steps
     shares = sizes.shares
-    if shares == Sizes().shares:  # nobody asked for those that few steps do not allow
+    if shares == Sizes().shares:  # drop defaults that few steps do not allow
         shares = tuple(share for share in shares if share <= most) or (most,)
         report.settings["shares"] = shares
     for share in shares:
@@ -237,5 +237,5 @@ def _compare(
 
 
 def _saved(time: Ratio, share: float) -> Ratio:
-    """From a time relative to that of all work: what is saved, relative to the share left out."""
+    """Time saved relative to the share left out, from the time relative to that of all work."""
     return Ratio(*((1 - one) / share for one in (time.median, time.greatest, time.least)))

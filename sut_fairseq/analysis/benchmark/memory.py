@@ -33,10 +33,10 @@ class Sizes:
 
 
 def run(sizes: Sizes, conditions: Conditions) -> Report:
-    """Measure peak memory, and times by the way.
+    """Measure peak memory, and also times.
 
     Raises:
-        InputError: for an architecture of others, or if a size is not allowed.
+        InputError: for an architecture of another package, or if a size is not allowed.
     """
     distinct = len(set(sizes.steps)) == len(sizes.steps) >= 2
     check(distinct, "--steps", "at least two different numbers", list(sizes.steps))

@@ -21,8 +21,8 @@ from sut_fairseq.analysis.benchmark.timing import Conditions
 class LiveBytes(TorchDispatchMode):
     """Adds up the bytes of all tensors that are alive while it is active.
 
-    Counts storages, so views and results in place count once; what an operator of torch needs for
-    itself alone and never returns is not seen.
+    Counts storages, so views and in-place results count once; temporary memory inside an operator
+    of torch is not seen.
 
     Args:
         existing: tensors that are alive already and count from the start.
@@ -76,13 +76,13 @@ class LiveBytes(TorchDispatchMode):
 def peak_bytes(step: Step, conditions: Conditions) -> int:
     """Peak memory of a step in bytes: of live tensors on the CPU, of torch's allocator on a GPU.
 
-    Parameters, buffers, inputs and gradients count from the start: the gradients are there from a
-    step before, as when several batches are accumulated.
+    Parameters, buffers, inputs and gradients count from the start: the gradients exist since an
+    earlier step, as when several batches are accumulated.
     """
     step()
     step.zero_gradients()
     if conditions.device.type == "cuda":
-        gc.collect()  # what is freed meanwhile would count
+        gc.collect()  # garbage freed during the step would distort the result
         conditions.synchronise()
         before = torch.cuda.memory_allocated(conditions.device)
         torch.cuda.reset_peak_memory_stats(conditions.device)
@@ -98,9 +98,9 @@ def peak_bytes(step: Step, conditions: Conditions) -> int:
 def added_bytes(step: Step, conditions: Conditions) -> int:
     """Peak memory that a step takes beyond what was there before it, new gradients included.
 
-    On the CPU as torch's profiler sees every allocation: unlike `LiveBytes` it counts what an
-    operator needs for itself, and does not make gradients be computed out of place, as autograd
-    does wherever a dispatch mode is active. For steps of a few operations: each is recorded.
+    On the CPU, torch's profiler records every allocation. Unlike `LiveBytes`, it counts temporary
+    memory inside operators, and lets autograd compute gradients in place, which an active dispatch
+    mode prevents. Only for steps of few operations, since each one is recorded.
     """
     step()
     step.clear_gradients()
@@ -135,7 +135,7 @@ def added_bytes(step: Step, conditions: Conditions) -> int:
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """Leave garbage alone, which is cheaper here than to collect it all before."""
+    """Switch garbage collection off, which is cheaper here than collecting everything before."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -146,5 +146,5 @@ def _nothing_collected() -> Iterator[None]:
 
 
 def _distinct(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """One tensor of each storage."""
+    """One tensor for each storage."""
     return iter({tensor.untyped_storage().data_ptr(): tensor for tensor in tensors}.values())

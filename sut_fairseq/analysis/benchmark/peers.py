@@ -1,4 +1,4 @@
-"""Models of this package with their loss, and what they are compared with."""
+"""Models of this package with their loss, and the models they are compared with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 COMMAND = "sut-benchmark"
 
 _LABEL_SMOOTHING = 0.1
-_TOLERANCE = 0.01  # of equal MACs
+_TOLERANCE = 0.01  # relative difference of MACs that count as equal
 
 
 def own_model(
@@ -97,7 +97,7 @@ def equal_transformer(
         model: a model of this package, on the CPU.
         task: with its dictionaries.
         src_len, tgt_len: numbers of tokens of the sentence pair that is counted.
-        heads: number of its heads; None: as many as have 64 dimensions, or one.
+        heads: number of its heads; None: as many as give 64 dimensions each, or one.
 
     Returns:
         the Transformer, and its hidden size.
@@ -123,7 +123,7 @@ def equal_transformer(
     few, many = (macs_of_pair(transformer(size), task, **lengths) for size in (64, 128))
     slope = (many - few) / 64
     exact = 64 + (wanted - few) / slope
-    # The roundest number that comes close enough: hardware likes multiples.
+    # The roundest number that comes close enough, because hardware prefers round sizes.
     for multiple in (64, 32, 16, 8, 4, 2, 1):
         hidden_dim = multiple * max(1, round(exact / multiple))
         if abs(hidden_dim - exact) * slope <= _TOLERANCE * wanted:

@@ -1,4 +1,4 @@
-"""What has a gradient written by hand, written for autograd instead: same results, same gradients.
+"""Plain autograd forms of functions with a hand-written backward pass: same results and gradients.
 
 Geometric attention's plain form is part of the package: `geometric_reference`.
 """

@@ -1,4 +1,4 @@
-"""What a subject reports: variants, ratios between them, and what they were measured on."""
+"""The report of a subject: variants, ratios between them, and the machine they ran on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings
 
 
 def size(default: Any, text: str, kind: type = str) -> Any:
-    """A field of a subject's `Sizes`, from which its flag is made.
+    """A field of a subject's `Sizes`, from which a command-line flag is made.
 
     Args:
         default: a number, text, a switch, or a tuple of several values.
@@ -31,12 +31,12 @@ def size(default: Any, text: str, kind: type = str) -> Any:
 
 
 def refuse_changed(sizes: Any, names: Iterable[str], reason: str) -> None:
-    """Refuse sizes that are not the usual ones and would change nothing.
+    """Refuse sizes that differ from their defaults but would have no effect.
 
     Args:
         sizes: of a subject.
         names: which of them.
-        reason: why they would not.
+        reason: why they have none.
 
     Raises:
         InputError: `REASON: leave --length and --shares out.`
@@ -85,7 +85,7 @@ class Report:
         """Drop settings that have no effect, for this reason.
 
         Raises:
-            InputError: if one of them was changed, as `refuse_changed` says it.
+            InputError: if one of them was changed, see `refuse_changed`.
         """
         refuse_changed(self._sizes, names, reason)
         for name in names:
@@ -118,18 +118,18 @@ class Report:
                 entry["tokens_per_second"] = tokens[name] / timings.median(name)
 
     def variant(self, name: str) -> dict[str, Any]:
-        """What is known of a variant, to add to."""
+        """The entry of a variant, to be added to."""
         return self.variants.setdefault(name, {})
 
     def add_ratio(self, name: str, ratio: Ratio | float, meaning: str) -> None:
-        """Add a ratio; a number stands for one that no repetition changes."""
+        """Add a ratio; a plain number stands for one that is the same in all repetitions."""
         if not isinstance(ratio, Ratio):
             ratio = Ratio(ratio, ratio, ratio)
         self.ratios[name] = ratio
         self.meanings[name] = meaning
 
     def document(self) -> dict[str, Any]:
-        """All of it, ready for JSON."""
+        """The whole report, ready for JSON."""
         return {
             "subject": self.subject,
             "settings": self.settings,
@@ -142,7 +142,7 @@ class Report:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What the times were measured on."""
+    """The machine and the software that the times were measured with."""
     result: dict[str, Any] = {
         "processor": processor(),
         "cores": os.cpu_count(),

@@ -19,10 +19,10 @@ from sut_fairseq.statistics import RouterCalls, route_statistics
 class Step:
     """A forward and a backward pass, without an update of the parameters.
 
-    Calling it runs both without gradients from before, as in training.
+    Calling it drops old gradients and runs both, as in training.
 
     Attributes:
-        module: whose parameters get gradients.
+        module: the module whose parameters get gradients.
         forward: returns tensors and, for each, the gradient to start from (None: 1).
         inputs: tensors that the forward pass reads.
     """
@@ -36,23 +36,23 @@ class Step:
         self.forward_backward()
 
     def forward_backward(self) -> None:
-        """Both passes; gradients are added to those that are there."""
+        """Run both passes; gradients are added to existing ones."""
         outputs, gradients = self.forward()
         torch.autograd.backward(outputs, gradients)
 
     def clear_gradients(self) -> None:
-        """Drop the gradients that are there."""
+        """Drop existing gradients."""
         for tensor in self._differentiated():
             tensor.grad = None
 
     def zero_gradients(self) -> None:
-        """Set the gradients that are there to zero."""
+        """Set existing gradients to zero."""
         for tensor in self._differentiated():
             if tensor.grad is not None:
                 tensor.grad.zero_()
 
     def tensors(self) -> Iterator[Tensor]:
-        """Parameters, buffers and inputs, and the gradients that they have."""
+        """Parameters, buffers and inputs, and the gradients that exist."""
         yield from self.module.buffers()
         yield from self.inputs
         for tensor in self._differentiated():
@@ -75,11 +75,11 @@ def layer_step(
 
     Args:
         module: the layer.
-        layer: calls it: states to a result and, if it routes, its router's calls. Their mutual
-            information is part of what is differentiated, as in training.
+        layer: calls it: states to a result and, if it routes, its router's calls, whose mutual
+            information is differentiated, too, as in training.
         states: the layer's input, of any shape; gets a gradient too.
         gradient: gradient of the result, of its shape.
-        conditions: where and in which type.
+        conditions: device and dtype.
     """
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
@@ -104,16 +104,16 @@ def training_step(
     num_steps: int | Mapping[str, int] | None = None,
     checkpoint_activations: bool = False,
 ) -> Step:
-    """A training step of a model on a fairseq batch, but for the optimiser's update.
+    """A training step of a model on a fairseq batch, without the optimiser's update.
 
     Args:
         model: any fairseq encoder-decoder model.
         criterion: its loss.
         sample: the batch.
-        conditions: where and in which type.
-        num_steps: how often this step runs each depth loop, with the same weights: a number for
-            both, or one by "encoder" and "decoder"; None: as built.
-        checkpoint_activations: whether it then recomputes activations in the backward pass.
+        conditions: device and dtype.
+        num_steps: how many steps each depth loop runs, with the same weights: a number for both, or
+            one for each by "encoder" and "decoder"; None: as built.
+        checkpoint_activations: if `num_steps` is given, whether to recompute activations.
     """
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
@@ -130,7 +130,7 @@ def training_step(
 
 
 def sample_of(batch: Mapping[str, Tensor], device: torch.device) -> dict[str, Any]:
-    """A fairseq batch on a device whose target is the decoder's input, one token later."""
+    """A fairseq batch on a device; the target is the decoder's input shifted by one token."""
     inputs = {name: tensor.to(device) for name, tensor in batch.items()}
     target = inputs["prev_output_tokens"].roll(-1, dims=1)
     return {"net_input": inputs, "target": target, "ntokens": target.numel()}

@@ -1,7 +1,7 @@
 """Times of several variants, measured side by side.
 
-The speed of a machine drifts, by more than what is to be told apart. So each repetition runs every
-variant once, in an order that rotates, and a ratio is the median over repetitions of the quotient
+The speed of a machine drifts by more than the differences to be measured. So each repetition runs
+every variant once, in rotating order, and a ratio is the median over repetitions of the quotient
 of two times of the same repetition.
 """
 
@@ -26,7 +26,7 @@ class Conditions:
         device: the CPU or a GPU.
         dtype: float32, or bfloat16 or float16: then under autocast, with parameters in float32.
         repetitions: how often each variant is measured, after a fifth as many runs to warm up.
-        seed: of weights, inputs and whatever else is drawn.
+        seed: of weights, inputs and everything else that is random.
     """
 
     device: torch.device
@@ -35,7 +35,7 @@ class Conditions:
     seed: int
 
     def autocast(self) -> AbstractContextManager[object]:
-        """The context in which a forward pass has `dtype`."""
+        """The context in which a forward pass runs in `dtype`."""
         if self.dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)
@@ -55,7 +55,7 @@ class Ratio(NamedTuple):
 
 
 class Timings:
-    """Times in seconds, for each variant one of each repetition."""
+    """Times in seconds, for each variant one per repetition."""
 
     def __init__(self, seconds: Mapping[str, list[float]]) -> None:
         self.seconds = seconds
@@ -95,8 +95,8 @@ def measure(
         variants: what to run, by name.
         conditions: how often and where; a GPU is waited for before and after each run.
         description: for the progress bar on standard error.
-        clock: tells the time in seconds; `time.process_time` counts what this process used of all
-            cores, and so leaves out what other processes take.
+        clock: tells the time in seconds; `time.process_time` counts the time of this process on all
+            cores, and leaves out other processes.
         calls: how often a variant is called in each repetition; times are those of one call.
     """
     names = list(variants)

@@ -1,4 +1,4 @@
-"""A training step next to that of a dense Universal Transformer and of a Transformer."""
+"""A training step compared with that of a dense Universal Transformer and of a Transformer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TIMES = (1, 2, 4)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Models and sizes of a batch; a step is forward pass, loss and backward pass, no update."""
+    """Models and batch sizes; a step is forward pass, loss and backward pass, without an update."""
 
     arch: str = size("sut_base", "architecture")
     flags: str = size("", "flags of that architecture, as one types them")
@@ -56,7 +56,7 @@ class Sizes:
 
 
 class Preset(NamedTuple):
-    """Sizes by one name, and what they are."""
+    """Sizes under one name, and what they are."""
 
     about: str
     sizes: dict[str, Any]
@@ -145,10 +145,10 @@ def _models(
         steps[name] = training_step(one.to(conditions.device), criterion, sample, conditions)
         report.variant(name)["params"] = sum(p.numel() for p in one.parameters())
     if sizes.recorded:
-        # Every word counts, whatever the multiple: these sentences are all of one length.
+        # The multiple does not matter, because all these sentences have one length.
         steps["recorded"] = training_step(model, own_criterion(task, 1), sample, conditions)
         macs["recorded"] = macs[sizes.arch]
-        for _ in range(2):  # the second one records it
+        for _ in range(2):  # the second call records the step
             steps["recorded"]()
     return steps, macs
 
@@ -179,7 +179,7 @@ def _scaling(
             conditions,
             num_steps={name: steps * more_steps for name, steps in built.items()},
         )
-    # Differences of a factor need few repetitions, and four times as much takes four times as long.
+    # Few repetitions suffice for such large differences, and large variants take long.
     few = replace(conditions, repetitions=min(3, conditions.repetitions))
     timings = measure(variants, few, description="scaling")
     report.add_times(timings, tokens=tokens)

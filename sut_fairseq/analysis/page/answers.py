@@ -1,7 +1,7 @@
-"""A sentence and what a model made of it, as plain data.
+"""A sentence and a model's answer to it, as plain data.
 
-Numbers are rounded: what is looked at needs no more digits. Attention maps are bytes in base64,
-because as decimal numbers they would take five times the room.
+Numbers are rounded, since display needs no more digits. Attention maps are bytes in base64, because
+as decimal numbers they would take five times the space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sut_fairseq.analysis.sentences import Answered, Sentence, Word
 from sut_fairseq.analysis.traces import Choice, StackTrace
 
 # A page with several sentences at ten thresholds has to open on a phone.
-MOST_MAP_BYTES = 300_000  # of one answer; for more than that the heads are put together
+MOST_MAP_BYTES = 300_000  # of one answer; above that, only the maximum over heads is kept
 
 
 def sentence_record(sentence: Sentence) -> dict[str, Any]:
-    """`text`, `words` and `reference` (or None)."""
+    """The record of a sentence: `text`, `words` and `reference` (or None)."""
     return {
         "text": sentence.text,
         "words": _words(sentence.words),
@@ -30,11 +30,11 @@ def sentence_record(sentence: Sentence) -> dict[str, Any]:
 
 
 def answer_record(answered: Answered) -> dict[str, Any]:
-    """What a model made of a sentence.
+    """The record of a model's answer to a sentence.
 
     Returns:
         `threshold`, `text`, `words`, `macs`, `skipped` (share of all (token, step) pairs that were
-        not computed) and `stacks`: by "encoder" and "decoder" what `stack_record` gives.
+        not computed) and `stacks`: the `stack_record` of "encoder" and "decoder".
     """
     stacks = answered.stacks
     run = sum(int(steps.computed.sum()) for steps in stacks.values())
@@ -61,12 +61,12 @@ def stack_record(
     Args:
         steps: what it did.
         reads: the words of its tokens.
-        each_head: keep the attention of every head; else the greatest weight of all.
+        each_head: keep the attention of every head; otherwise the maximum over heads.
 
     Returns:
-        `reads`; `steps`, the most it may run; by step and token `computed` (a text of 0 and 1 for
-        each step), `halted` and `gates` (means over channels; both None where there are none);
-        `depth` of each token; and by the name of the layer `attention` and `experts`
+        `reads`; `steps`, the greatest number that it may run; by step and token `computed` (a
+        string of 0 and 1 for each step), `halted` and `gates` (means over channels; both None
+        where there are none); `depth` of each token; and, by layer, `attention` and `experts`
         (`indices` and `weights`, (step, token, choice); null where not computed).
     """
     computed = steps.computed[:, 0]
@@ -90,13 +90,13 @@ def pack_maps(maps: Tensor, computed: Tensor, each_head: bool = True) -> dict[st
 
     Args:
         maps: `(run, num_heads, length, num_keys)`, in [0, 1].
-        computed: which tokens took the step, `(run, length)`; of the others nothing is kept.
-        each_head: keep every head; else the greatest weight of all.
+        computed: which tokens took the step, `(run, length)`; nothing is kept of the others.
+        each_head: keep every head; otherwise the maximum over heads.
 
     Returns:
-        `num_heads`, how many there are; `kept`, of how many maps are kept; `num_keys`; and
-        `weights`, in base64: step by step, in it head by head, in it the rows of the computed
-        tokens one after the other.
+        `num_heads`, how many there are; `kept`, how many of them have maps here; `num_keys`; and
+        `weights`, in base64: steps, within a step the heads, within a head the rows of the computed
+        tokens, one after the other.
     """
     num_heads, num_keys = maps.shape[1], maps.shape[3]
     if not each_head:

@@ -17,7 +17,7 @@ THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
 def thresholds_of(reader: Reader, asked: Sequence[float] | None) -> Sequence[float | None]:
-    """The thresholds to look at, ascending, the model's own among them; [None] if it has none."""
+    """The thresholds to compare, ascending and including the model's own; [None] if it has none."""
     own = reader.alpha_threshold
     if own is None:
         return [None]
@@ -27,17 +27,17 @@ def thresholds_of(reader: Reader, asked: Sequence[float] | None) -> Sequence[flo
 def model_record(
     reader: Reader, *, name: str, checkpoint: str, data: str, updates: int
 ) -> dict[str, Any]:
-    """What a model is.
+    """The record of a model.
 
     Args:
         reader: the model.
         name: of its architecture.
         checkpoint, data: names of the file and the folder.
-        updates: how long it was trained; 0: not known.
+        updates: number of updates it was trained for; 0: unknown.
 
     Returns:
-        these, `parameters`, `labels` (whether it tells a label), and `stacks`: by loop its `steps`,
-        `halting`, and by layer `experts` ([how many, how many are chosen]).
+        these, `parameters`, `labels` (whether it predicts a label), and `stacks`: for each loop its
+        `steps`, `halting` and, by layer, `experts` ([how many, how many are chosen]).
     """
     stacks: dict[str, Any] = {}
     for loop, own in routers(reader.model).items():
@@ -78,13 +78,13 @@ def sentences_record(
 ) -> list[dict[str, Any]]:
     """Each sentence, with its answers at all thresholds.
 
-    The model has its own threshold again afterwards.
+    The model's own threshold is restored afterwards.
 
     Args:
-        reader: is asked.
-        sentences: about these.
-        thresholds: of `thresholds_of`.
-        target: what the decoder reads instead of what the model finds.
+        reader: the model to ask.
+        sentences: what it is asked about.
+        thresholds: as returned by `thresholds_of`.
+        target: what the decoder reads instead of the model's own answer.
         progress: called after each answer.
     """
     own = reader.alpha_threshold

@@ -1,4 +1,4 @@
-"""What a model does with the sentences of a split: depth by group, and who uses which expert."""
+"""What a model does on a split: depth by group, and which words use which expert."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def depth_record(
     Args:
         model, task: a trained model that halts, and its task with the split loaded.
         split, numbers: which sentences.
-        by: what makes a group.
+        by: what to group by.
         thresholds: halting thresholds; None: as the model is.
         max_tokens: of a batch, padding included.
         progress: called with the number of sentences of each batch that is done.
 
     Returns:
         `by`; `sentences`, how many; `groups`, each with its name and `sentences`; `greatest` number
-        of steps by loop; `steps`: for each threshold by loop the average of each group.
+        of steps by loop; `steps`: for each threshold, by loop, the average of each group.
     """
     greatest = average_steps.halting_stacks(model)
     steps: list[dict[str, list[float]]] = []
@@ -68,12 +68,12 @@ def expert_record(
     max_tokens: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Which words use which expert, as `expert_use` counts them, which the arguments are as for.
+    """Which words use which expert, as counted by `expert_use`, whose arguments it takes.
 
     Returns:
-        `sentences`, how many, and `layers`: by loop and layer for each expert its `load` (share of
-        all choices) and `words`: those that send more than an even part of their weight to it,
-        the greatest part first, each with this part and how often it was seen; words seen less
+        `sentences`, how many, and `layers`: by loop and layer, for each expert its `load` (share of
+        all choices) and `words`: those that send it more than an even share of their weight,
+        greatest share first, each with this share and how often it was seen; words seen fewer
         than three times do not count.
     """
     uses = expert_use(model, task, split, numbers, max_tokens=max_tokens, progress=progress)

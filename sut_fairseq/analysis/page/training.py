@@ -1,4 +1,4 @@
-"""The curves of a training, as many points as a screen shows."""
+"""Training curves, thinned to as many points as a screen shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def training_record(
     """The curves of a training.
 
     Args:
-        log: name of the file that they are from.
+        log: name of the file that the points are from.
         points: (updates, set, measure, value), ordered by updates; NaN and infinity are left out.
 
     Returns:

@@ -1,1 +1,1 @@
-"""What a training costs before it is started: time, memory and traffic on many GPUs."""
+"""Estimates of what a training will cost: time, memory and traffic on many GPUs."""

@@ -1,7 +1,7 @@
-"""Memory of a training on each GPU, by part, without a GPU.
+"""Memory that a training needs on each GPU, by part, computed without a GPU.
 
-A training step runs on torch's meta device, where tensors have sizes and no values; the greatest
-number of bytes alive at once is counted there, whatever the size of model and batch.
+A training step runs on torch's meta device, where tensors have shapes but no values. There the
+peak of live bytes can be counted for models and batches of any size.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sut_fairseq.analysis.untrained import build, random_batch
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 
 _META = torch.device("meta")
-# The layout and the backend of experts that training on a GPU takes.
+# The token layout and the expert backend that training on a GPU uses.
 _AS_ON_A_GPU = ("--token-layout", "masked", "--expert-backend", "grouped")
 
 
@@ -39,13 +39,14 @@ class Memory:
     """Bytes on one GPU.
 
     Attributes:
-        parameters: weights, and tables that are not trained.
+        parameters: weights and buffers.
         experts: the weights of experts among them.
         gradients: in the precision of the weights.
-        buckets: copies of gradients that are added up over workers; 0 with one worker.
-        optimizer: Adam's two moments in float32, and copies of the weights in it if they are not.
-        activations: everything else that is alive at the worst moment of a step.
-        activations_of_a_step: how much of it each step of depth adds.
+        buckets: copies of the gradients for the all-reduce over workers; 0 with one worker.
+        optimizer: Adam's two moments in float32; unless training is in float32, also copies of
+            weights and gradients in it.
+        activations: everything else that is alive at the peak of a training step.
+        activations_of_a_step: how much of `activations` each step of depth adds.
     """
 
     parameters: int
@@ -58,7 +59,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it; the experts are among the parameters, and a step's among the activations."""
+        """All parts; `parameters` include `experts`, `activations` include those of a step."""
         parts = (self.parameters, self.gradients, self.buckets, self.optimizer, self.activations)
         return sum(parts)
 
@@ -79,7 +80,7 @@ def parameters_of_one_expert(model: nn.Module) -> int:
 
 
 def experts_of_layers(model: nn.Module) -> list[int]:
-    """The numbers of experts that the routed modules have, each once, the least first."""
+    """The distinct numbers of experts that routed modules have, ascending."""
     return sorted({layer.num_experts for layer in _expert_layers(model)})
 
 
@@ -110,7 +111,7 @@ def memory_of(
         workers: number of GPUs.
 
     Raises:
-        InputError: as of `untrained.build` and `random_batch`.
+        InputError: as in `untrained.build` and `random_batch`.
     """
     with _META:
         model, task = build(arch, vocab_size, (*flags, *_AS_ON_A_GPU), command=COMMAND)
@@ -136,7 +137,7 @@ def memory_of(
         return peak_bytes(step, conditions) - sum(map(_bytes, step.tensors()))
 
     of_all = activations(None)
-    # From two depths that differ; the first step of all lacks some of what each further one has.
+    # From two different depths of at least 2, since the first step needs less than a later one.
     deepest = max(stack.num_steps for stack in loops)
     few, many = max(2, deepest // 2), max(4, deepest)
     of_many = of_all if all(s.num_steps == many for s in loops) else activations(many)

@@ -25,9 +25,9 @@ from sut_fairseq.analysis.plan.traffic import Exchange, ring_bytes
 from sut_fairseq.analysis.untrained import random_batch
 from sut_fairseq.errors import InputError, check
 
-# How much longer a step of depth takes with recomputed activations, however small the batch: on a
-# CPU with one pair of 4 + 4 tokens, 1.93 times for sut_tiny and 1.87 for ut_tiny. Arithmetic grows
-# by a third at most; but it is the forward pass that spends most time on starting operations.
+# Factor by which recomputed activations slow down a step of depth, however small the batch: on a
+# CPU with one pair of 4 + 4 tokens, 1.93 for sut_tiny and 1.87 for ut_tiny. Arithmetic grows by a
+# third at most, but most of the time to start operations is spent in the forward pass.
 _RECOMPUTED_STEP = 1.9
 
 
@@ -59,7 +59,7 @@ class Machines:
 
     @property
     def narrowest(self) -> float:
-        """What a ring through all GPUs runs at: it enters and leaves each machine once."""
+        """Bandwidth of a ring through all GPUs, which enters and leaves each machine once."""
         return self.link if self.machines == 1 else min(self.link, self.network)
 
 
@@ -169,7 +169,7 @@ def plan(training: Training, on: Machines, speed: Speed) -> dict[str, Any]:
 def _expert_parallelism(
     model: Any, training: Training, on: Machines, used: int
 ) -> dict[str, Any] | None:
-    """What experts on different GPUs would send instead of gradients, and when it would be less."""
+    """Traffic with experts on different GPUs, and when it is less than that of gradients."""
     of_experts = parameters_of_experts(model)
     if not of_experts or on.gpus == 1:
         return None
@@ -177,7 +177,7 @@ def _expert_parallelism(
     sources, targets = (batch.sentences * length for length in (batch.src_len, batch.tgt_len))
     exchanged = training.update_freq * Exchange.of(model).bytes(sources, targets, size, on.gpus)
     one = parameters_of_one_expert(model)
-    # Weights, gradients, buckets and the optimizer's moments of a parameter.
+    # Weight, gradient, bucket and Adam's moments of a parameter; below float32 two copies in it.
     state = 3 * size + 8 + (0 if size == 4 else 8)
     free = on.memory - used + state * of_experts  # without any expert
     return {

@@ -1,7 +1,7 @@
-"""How long a training step takes, from measured ones.
+"""How long a training step takes, estimated from measured ones.
 
-A step of these models is many small operations: on a GPU the time to start them counts, on a CPU
-the arithmetic. Two constants say both: seconds for each step of depth, and MACs per second.
+A step of these models is many small operations: on a GPU the time to start them dominates, on a CPU
+the arithmetic. Two constants describe both: seconds for each step of depth, and MACs per second.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Point:
     Attributes:
         steps: steps of depth of both stacks together.
         macs: of both passes, attention products included.
-        seconds: what it took.
+        seconds: time that both took.
     """
 
     steps: int
@@ -36,7 +36,7 @@ class Speed:
 
     Attributes:
         seconds_per_step: for one step of depth, however small the batch.
-        macs_per_second: of all else.
+        macs_per_second: rate of everything else.
         source: where the constants are from.
     """
 
@@ -50,14 +50,14 @@ class Speed:
 
 
 def fit(points: Iterable[Point], source: str, *, macs_per_second: float | None = None) -> Speed:
-    """The constants with the least squares of relative errors, neither of them negative.
+    """Fit the constants by least squares of relative errors; neither of them is negative.
 
     Args:
-        points: at least one; with a single batch size everything is put down to arithmetic.
+        points: at least one; with a single batch size all time is attributed to arithmetic.
         source: where they are from.
-        macs_per_second: if it is known otherwise.
+        macs_per_second: this constant, if it is known from elsewhere.
     """
-    # What each point says: 1 = a * steps / seconds + b * macs / seconds.
+    # The equation of each point: 1 = a * steps / seconds + b * macs / seconds.
     rows = numpy.array([[p.steps / p.seconds, p.macs / p.seconds] for p in points])
     ones = numpy.ones(len(rows))
     if macs_per_second is not None:
@@ -78,8 +78,8 @@ def fit(points: Iterable[Point], source: str, *, macs_per_second: float | None =
 _STEPS, _MACS_OF_PAIR = 12, 7.386e9
 _H100 = ((32, 0.220), (64, 0.206), (64, 0.19566), (128, 0.157))
 _CPU = ((16, 2.28223), (16, 2.29187), (32, 4.31718), (64, 7.86912), (64, 7.56493))
-# Of the layer of experts with 16,384 tokens on the H100. The training steps there say nothing of
-# the arithmetic: more sentences did not take longer.
+# Of the layer of experts with 16,384 tokens on the H100. The training steps there tell nothing
+# about the arithmetic: more sentences did not take longer.
 _H100_MACS_PER_SECOND = 22.14e12
 
 
@@ -99,15 +99,15 @@ MEASURED = {
 
 
 def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
-    """The constants that `sut-benchmark train --json` has measured.
+    """Fit the constants to a measurement of `sut-benchmark train --json`.
 
     Args:
         document: what it printed.
         steps: steps of depth of both stacks of the architecture it measured.
-        source: its file.
+        source: the file of the document.
 
     Raises:
-        InputError: if it is something else.
+        InputError: if the document is something else.
     """
     try:
         settings, variants = document["settings"], document["variants"]

@@ -1,8 +1,8 @@
 """What GPUs send each other: gradients, or with experts on different GPUs their tokens.
 
 All experts are on every GPU here. With *expert parallelism* each GPU would hold some of them, and
-tokens would travel to their experts and back; nobody has built it here, and `Exchange` says when it
-would send less.
+tokens would travel to their experts and back. It is not implemented; `Exchange` tells when it would
+send less.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 
 
 def ring_bytes(num_bytes: float, workers: int) -> float:
-    """What each of `workers` sends, and receives, to add up `num_bytes` of gradients in a ring."""
+    """Bytes that each of `workers` sends and receives in a ring all-reduce of `num_bytes`."""
     return 2 * (workers - 1) / workers * num_bytes
 
 
@@ -37,7 +37,7 @@ class Exchange:
     def of(cls, model: nn.Module) -> Exchange:
         """Of a model with mixtures of experts; 0 without them.
 
-        A feed-forward expert keeps its hidden layer; attention has the tokens back between the
+        A feed-forward expert keeps its hidden layer; in attention, tokens return between the
         queries and the output projection.
         """
         numbers = {"encoder": 0, "decoder": 0}
@@ -54,6 +54,6 @@ class Exchange:
         return cls(numbers["encoder"], numbers["decoder"])
 
     def bytes(self, source_tokens: int, target_tokens: int, size: int, workers: int) -> float:
-        """What a GPU sends for its tokens, forward and backward, and receives."""
+        """Bytes that a GPU sends, and receives, for its tokens, forward and backward."""
         numbers = self.source * source_tokens + self.target * target_tokens
         return 2 * numbers * size * (workers - 1) / workers

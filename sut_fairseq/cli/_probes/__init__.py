@@ -1,1 +1,1 @@
-"""Programs of `sut-doctor`: each is run as a file in a process of its own, and prints JSON."""
+"""Programs of `sut-doctor`: each runs as a script in its own process, and prints JSON."""

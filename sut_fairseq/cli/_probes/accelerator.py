@@ -1,4 +1,4 @@
-"""Imports torch, computes a little on everything that there is, and says what it found."""
+"""Imports torch, runs a small computation on each device, and reports what it found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports fairseq, and then lets it import this package as `--user-dir` does."""
+"""Imports fairseq, and then has it import this package as for `--user-dir`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import fairseq
 
 
 def main() -> int:
-    """Print a JSON document after each of the two; returns the exit code."""
+    """Print a JSON document after each of the two imports; returns the exit code."""
     from fairseq import models, utils
 
     print(json.dumps({"file": fairseq.__file__}), flush=True)

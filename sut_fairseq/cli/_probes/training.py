@@ -1,4 +1,4 @@
-"""Trains a tiny model on random words with fairseq's commands, and generates, in a folder."""
+"""In a folder, trains a tiny model on random words and generates, with fairseq's commands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def main(folder: Path) -> int:
 
 
 def _write_text(folder: Path) -> None:
-    """Random words to be copied."""
+    """Write sentences of random words, to be copied by the model."""
     draw = random.Random(1)
     for name, size in SIZES.items():
         lines = [" ".join(draw.choices("abcdefgh", k=draw.randint(2, 6))) for _ in range(size)]
@@ -63,7 +63,7 @@ def _write_text(folder: Path) -> None:
 
 
 def _call(command: Any, *arguments: str) -> str:
-    """Run one of fairseq's commands in this process, under its own name; what it printed."""
+    """Run a command of fairseq in this process, under its own name; returns what it printed."""
     sys.argv = [f"fairseq-{command.__name__.rpartition('.')[2]}", *arguments]
     printed = io.StringIO()
     with redirect_stdout(printed):

@@ -34,12 +34,12 @@ PUBLISHED_SIZES = {
 
 
 def tokenise_question(question: str) -> str:
-    """Set every punctuation mark apart: `Did M1's sibling` becomes `Did M1 ' s sibling`."""
+    """Separate every punctuation mark: `Did M1's sibling` becomes `Did M1 ' s sibling`."""
     return " ".join("".join(f" {c} " if c in string.punctuation else c for c in question).split())
 
 
 def tokenise_query(query: str) -> str:
-    """Take `ns:` off the beginning of words, write `m.05zppz` as `m_05zppz`, split `count(*)`."""
+    """Strip `ns:` from the start of words, write `m.05zppz` as `m_05zppz`, split `count(*)`."""
     words = []
     for word in query.replace("count(*)", "count ( * )").split():
         word = word[3:] if word.startswith("ns:") else word
@@ -68,10 +68,10 @@ def make_example(question: str, query: str, place: str, simplify: bool) -> Examp
 
 
 def read_tokenised(questions: Path, queries: Path, simplify: bool) -> list[Example]:
-    """Read a pair of aligned files, every line of them.
+    """Read every line of a pair of aligned files.
 
     Raises:
-        InputError: if they have different numbers of lines, or naming the first wrong line.
+        InputError: if their numbers of lines differ, or a line is wrong; it names the first.
     """
     examples = []
     for number, (question, query) in enumerate(read_pairs(questions, queries), start=1):
@@ -85,7 +85,7 @@ def read_tokenised(questions: Path, queries: Path, simplify: bool) -> list[Examp
 def find_tokenised(raw: Path, split: str) -> Path | None:
     """Return the folder of a split's tokenised files; None if there is none.
 
-    The files do not say which split they are, so the folder must bear its name.
+    The files do not say which split they are, so the folder must be named after it.
     """
     for folder in (raw / split, raw.resolve()):
         if folder.name == split and any(folder.glob("train_encode.txt*")):
@@ -106,10 +106,10 @@ def tokenised_files(folder: Path) -> dict[str, tuple[Path, Path]]:
 
 
 def read_split(raw: Path, split: str, simplify: bool) -> Parts:
-    """Read a split in whichever form it is there.
+    """Read a split in whichever form is present.
 
     Raises:
-        InputError: if there is neither, or something in it is wrong.
+        InputError: if there is neither, or its data are wrong.
     """
     folder = find_tokenised(raw, split)
     if folder is not None:

@@ -19,17 +19,17 @@ from sut_data.folders.raw_files import obtain
 ADDRESS = "https://storage.googleapis.com/cfq_dataset/"
 ARCHIVE = "cfq1.1.tar.gz"
 DATASET = "dataset.json"
-SPLIT_FILES = {"random": "random_split"}  # the others are named as their splits
+SPLIT_FILES = {"random": "random_split"}  # the others are named like their splits
 INDICES = ("trainIdxs", "devIdxs", "testIdxs")
 FIELDS = ("questionPatternModEntities", "sparqlPatternModEntities")
 CHUNK = 1 << 20
-LARGEST = 1 << 24  # characters of one entry; a real one has some thousands
+LARGEST = 1 << 24  # characters of one entry; a real one has a few thousand
 
-Row = tuple[str, str, str]  # where it stands, question, query
+Row = tuple[str, str, str]  # place in the file, question, query
 
 
 def download() -> Path:
-    """Return the folder of downloads, which now holds the archive."""
+    """Download the archive unless it is there, and return its folder."""
     return obtain(None, "cfq", {ARCHIVE: ADDRESS + ARCHIVE})[ARCHIVE].parent
 
 
@@ -53,7 +53,7 @@ def find_official(raw: Path, split: str) -> Path:
 
 
 def official_files(place: Path, split: str) -> list[Path]:
-    """Return the files of a split that are there: the archive, or two in a folder."""
+    """Return the existing files of a split: the archive, or two in a folder."""
     if not place.is_dir():
         return [place]
     names = (DATASET, split_file(split))
@@ -103,7 +103,7 @@ def open_text(place: Path, name: str) -> Iterator[TextIO]:
 
 
 def read_array(stream: TextIO, what: str) -> Iterator[Any]:
-    """Yield the elements of a JSON array one by one: dataset.json would fill gigabytes at once.
+    """Yield the elements of a JSON array one by one: all of dataset.json would take gigabytes.
 
     Raises:
         InputError: if the text is not one array of objects.
@@ -127,14 +127,14 @@ def read_array(stream: TextIO, what: str) -> Iterator[Any]:
             try:
                 element, position = decoder.raw_decode(buffer, position)
             except (ValueError, RecursionError):
-                break  # it goes on in the next chunk, or is damaged
+                break  # it continues in the next chunk, or is damaged
             yield element
         if not chunk or len(buffer) - position > LARGEST:
             raise InputError(f"{what} is damaged or cut off: fetch it again.")
 
 
 def read_indices(place: Path, split: str) -> list[list[int]]:
-    """Read which entries of dataset.json make the three parts of a split.
+    """Read which entries of dataset.json make up the three parts of a split.
 
     Raises:
         InputError: if the file is not of that form.

@@ -1,7 +1,7 @@
 """CFQ's queries as sets of conjuncts, and a shorter way to write them.
 
 A query is a SELECT clause and, in braces, conjuncts separated by ` . `: triples
-`subject predicate object` and `FILTER ( x != y )`. Their order means nothing. `simplify` merges
+`subject predicate object` and `FILTER ( x != y )`. Their order does not matter. `simplify` merges
 triples: `?x0 M1 film.editor.film film.writer.film M2 M3` stands for the eight triples of two
 subjects, two predicates and two objects. No brackets are needed to read that, because entities
 (`?x0`, `M1`, `m_05zppz`) look different from predicates. `conjuncts` reads both forms.
@@ -24,12 +24,12 @@ Terms = tuple[str, ...]
 
 
 def conjuncts(query: str) -> frozenset[str]:
-    """Return what a query demands, as a set; two queries with the same set are equivalent.
+    """Return the conjuncts of a query as a set; queries with equal sets are equivalent.
 
     Args:
         query: a query as published or as `simplify` writes it, words separated by spaces. Anything
-            else is taken too, so that what a model generates can be compared: a clause that makes
-            no sense stays as it is written, and equals nothing that does.
+            else is accepted too, so that a model's output can be compared: a malformed clause
+            stays as it is written, and equals no well-formed one.
 
     Returns:
         triples and FILTER clauses, one string each, and the SELECT clause, which ends in `WHERE`.
@@ -68,7 +68,7 @@ def simplify(query: str) -> str:
 
 
 def _divide(query: str) -> tuple[str, list[list[str]]]:
-    """Split a query into what stands before its braces and the words of each clause in them."""
+    """Split a query into the text before its braces and the words of each clause in them."""
     words = query.split()
     if "{" not in words or words[-1] != "}":
         return " ".join(words), []
@@ -98,7 +98,7 @@ def _is_filter(words: list[str]) -> bool:
 
 
 def _is_triple(words: list[str]) -> bool:
-    """Tell whether the words are one triple, whose parts `_expand` would tell apart."""
+    """Tell whether the words are one triple, whose parts `_expand` can tell apart."""
     if len(words) != 3 or not _is_entity(words[0]) or _is_entity(words[1]):
         return False
     if words[1] == _TYPE:
@@ -107,7 +107,7 @@ def _is_triple(words: list[str]) -> bool:
 
 
 def _expand(words: list[str]) -> list[str]:
-    """Conjuncts that a clause stands for; a clause that is no product stands for itself."""
+    """Conjuncts that a clause stands for; a clause that is not a product stands for itself."""
     if len(words) <= 3 or words[0] == "FILTER":
         return [" ".join(words)]
     ends = _boundaries(words)

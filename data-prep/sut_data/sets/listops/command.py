@@ -31,10 +31,10 @@ from sut_data.waiting import waiting
 
 LRA_SIZES = {"train": 96_000, "valid": 2_000, "test": 2_000}
 LRA_LENGTHS = Lengths(500, 2000)
-ENOUGH_FOR_LABELS = 1000  # expressions; every value is that of 6 % or more
+ENOUGH_FOR_LABELS = 1000  # expressions; every value is that of at least 6 %
 GENERATING = ("sizes", "min_length", "max_length", "seed", "processes")  # options
 STANDARD_FILES = ("train_d20s", "test_d20s")
-PUBLISHED_LINES = {"train": 90_000, "test": 10_000}  # of every file whose name begins so
+PUBLISHED_LINES = {"train": 90_000, "test": 10_000}  # of every file with this prefix
 
 
 def generate_parts(args: argparse.Namespace) -> Parts:
@@ -58,7 +58,7 @@ def generate_parts(args: argparse.Namespace) -> Parts:
     total = sum(wanted.values())
     stream = generate(total, args.seed, lengths, args.processes)
     with tqdm(total=total, desc="generating", disable=None, leave=False) as bar:
-        # The training set comes last: with another size of it the others stay the same.
+        # The training set comes last, so that its size does not change the other sets.
         parts: Parts = {"test": [], "valid": [], "train": []}
         for part, examples in parts.items():
             for example in islice(stream, wanted[part]):
@@ -69,7 +69,7 @@ def generate_parts(args: argparse.Namespace) -> Parts:
 
 
 def read_file(path: Path) -> list[Example]:
-    """Read a file of Nangia and Bowman, every line of it.
+    """Read every line of a file of Nangia and Bowman.
 
     Raises:
         InputError: naming the first line that is not an expression with its value.
@@ -97,7 +97,7 @@ def raw_files(args: argparse.Namespace) -> dict[str, Path]:
     """Return the files that the options name, the training file first, by name.
 
     Raises:
-        InputError: if one is absent, is used twice, or cannot give its name to a set.
+        InputError: if one is absent, is used twice, or has a name that a set cannot have.
     """
     names = [args.train_file or STANDARD_FILES[0], *(args.test_file or STANDARD_FILES[1:])]
     if len(set(names)) < len(names):
@@ -127,7 +127,7 @@ def read_parts(files: dict[str, Path], args: argparse.Namespace) -> Parts:
 def split_name(args: argparse.Namespace) -> str:
     """Return `lra` for expressions as published there, `generated` for others, or `nangia_bowman`.
 
-    The seed is free: LRA's own expressions were never published.
+    Any seed will do: LRA's own expressions were never published.
     """
     if args.raw is not None:
         return "nangia_bowman"

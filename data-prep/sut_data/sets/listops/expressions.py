@@ -28,7 +28,7 @@ END = "]"
 DIGITS = {str(digit): digit for digit in range(10)}
 
 # The Long Range Arena (Tay et al., 2021): its operators, the greatest number of arguments, the
-# number of levels that operators and digits lie on, and how often an argument is an operator.
+# number of levels of operators and digits, and how often an argument is an operator.
 LRA_OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
 LRA_ARGUMENTS = 10
 LRA_LEVELS = 10
@@ -97,7 +97,7 @@ def _grow(words: list[str], level: int, uniform: Callable[[], float], longest: i
     for _ in range(2 + int(uniform() * (LRA_ARGUMENTS - 1))):
         if len(words) >= longest:
             return
-        # On the last level are only digits.
+        # The last level has only digits.
         if level + 1 < LRA_LEVELS and uniform() <= LRA_OPERATOR_PROBABILITY:
             _grow(words, level + 1, uniform, longest)
         else:
@@ -130,11 +130,11 @@ def generate(total: int, seed: int, lengths: Lengths, processes: int | None) -> 
     Args:
         total: how many.
         seed: of the random numbers.
-        lengths: which ones fit.
-        processes: how many work at it; None for all cores.
+        lengths: those that are allowed.
+        processes: number of processes; None means one per core.
 
     Raises:
-        InputError: if there seem to be no more of such lengths.
+        InputError: if there seem to be no more expressions of such lengths.
     """
     seen: set[str] = set()
     fruitless = 0

@@ -1,12 +1,12 @@
-"""ListOps expressions by dependency depth: how many operators in a row their value depends on.
+"""ListOps expressions by dependency depth: how many nested operators their value depends on.
 
 MIN and MAX select one argument, MED the middle one or the middle two, SM needs all. Arguments that
 are not selected are left out; the depth of what remains is the dependency depth of the expression
 (Csordas et al., 2022). `[MAX 9 [MIN 1 2 ] ]` has 1: its value is known without the MIN. Among equal
 arguments the shallowest are selected, for nothing deeper is needed.
 
-A digit has depth 0. An operator is each of the four equally often and has 2 to 5 arguments, equally
-often; an argument is an operator with probability 0.3, else a digit, all digits equally often.
+A digit has depth 0. The four operators are equally likely, and so are 2 to 5 arguments; an argument
+is an operator with probability 0.3, else a digit, and all digits are equally likely.
 Expressions of a depth are drawn by rejection: they have exactly the distribution of such
 expressions given their depth and their limited length.
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sut_data.kit.examples import Example
 from sut_data.text.chunks import ordered_map
 
-LONGEST = 50  # words, the brackets at the ends of operators included
+LONGEST = 50  # words, the closing brackets included
 MOST_ARGUMENTS = 5
 OPERATOR_PROBABILITY = 0.3
 ATTEMPTS = 20_000  # in a piece of work
@@ -73,13 +73,13 @@ OPERATORS: dict[str, Callable[[list[Argument]], Argument]] = {
 
 
 class Node(NamedTuple):
-    """An operator, and of each of its arguments whether it is an operator."""
+    """An operator, and for each of its arguments whether that is an operator."""
 
     operator: str
     arguments: tuple[bool, ...]
 
     def probability(self) -> float:
-        """Return how often an operator is this one with such arguments."""
+        """Return the probability of this operator with such arguments."""
         result = 1 / len(OPERATORS) / (MOST_ARGUMENTS - 1)
         for is_operator in self.arguments:
             result *= OPERATOR_PROBABILITY if is_operator else 1 - OPERATOR_PROBABILITY
@@ -93,7 +93,7 @@ NODES = [
     for arguments in product((False, True), repeat=size)
 ]
 SUMS = list(accumulate(node.probability() for node in NODES))
-# What is looked at for every node that is drawn: more words, and operators among the arguments.
+# Looked up for every node drawn: the words that it adds, and its arguments that are operators.
 GROWTH = [(len(node.arguments) + 1, sum(node.arguments)) for node in NODES]
 
 
@@ -102,7 +102,7 @@ def draw_nodes(uniform: Callable[[], float], least_levels: int) -> list[int]:
 
     Args:
         uniform: returns random numbers in [0, 1).
-        least_levels: how many levels are wanted.
+        least_levels: the least number of levels wanted.
 
     Returns:
         indices of `NODES`; none if there are fewer levels, or too many words.
@@ -129,8 +129,8 @@ def draw_nodes(uniform: Callable[[], float], least_levels: int) -> list[int]:
 
 def fill(nodes: list[int], uniform: Callable[[], float]) -> tuple[str, int, int]:
     """Fill in the digits; returns the expression, its value and its dependency depth."""
-    # From the last operator to the first: the next one whose arguments are not all digits has the
-    # oldest results as its arguments.
+    # From the last operator to the first: an argument that is an operator is the oldest result not
+    # yet used.
     texts: list[str] = []
     results: list[Argument] = []
     used = 0
@@ -157,14 +157,14 @@ def draw_many(work: tuple[int, int, int]) -> list[Example]:
     """Try `ATTEMPTS` times to draw an expression of a depth.
 
     Args:
-        work: seed, dependency depth from 1 on, and number of this piece of work.
+        work: seed, dependency depth of at least 1, and number of this piece of work.
     """
     seed, wanted, piece = work
     # Only `random()` gives the same numbers in every version of Python.
     uniform = random.Random(f"{seed} {wanted} {piece}").random
     examples = []
     for _ in range(ATTEMPTS):
-        # Never deeper than the operators are nested, so without enough levels no digit is drawn.
+        # The depth is at most the number of levels, so with too few no digits are drawn.
         nodes = draw_nodes(uniform, wanted)
         if nodes:
             expression, value, depth = fill(nodes, uniform)

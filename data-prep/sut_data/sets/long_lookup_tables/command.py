@@ -90,10 +90,10 @@ def read_file(path: Path, variant: Variant) -> list[tuple[Lookup, str]]:
 
 
 def tables_of(train: list[tuple[Lookup, str]]) -> Tables:
-    """Return the tables that the lookups of a single one show.
+    """Return the tables, as the lookups with a single table show them.
 
     Raises:
-        InputError: if they show none.
+        InputError: if there are no such lookups.
     """
     tables: Tables = {}
     for lookup, target in train:
@@ -111,8 +111,8 @@ def read_all(files: dict[str, Path], variant: Variant) -> tuple[Lookups, Tables]
     """Read published files and check every target.
 
     Raises:
-        InputError: naming the first line that cannot be read, or whose target is another one than
-            the tables give.
+        InputError: naming the first line that cannot be read, or whose target differs from that
+            of the tables.
     """
     read = {part: read_file(path, variant) for part, path in files.items()}
     tables = tables_of(read["train"])

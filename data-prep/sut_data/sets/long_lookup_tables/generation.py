@@ -1,15 +1,15 @@
 """Long lookup tables by the rules of the published files, from a seed.
 
 There are 8 tables, different bijections of the 8 strings. 6 of them are trained in compositions, 2
-only by themselves, and train has all pairs of one table. Of the 1,296 compositions of 4 trained
-tables 50 are held out, and of each other one 2 of the 8 strings.
+only by themselves, and train has all lookups of one table. Of the 1,296 compositions of 4 trained
+tables, 50 are held out, and of every other one 2 of the 8 strings.
 
     heldout_compositions  those 50                          heldout_inputs    those strings
     heldout_tables        4 tables, one of them untrained   new_compositions  4 untrained tables
 
-The longer sets have compositions of 5 to 9 tables, all of the strings of each: `longer_seen_1` to
-`_5` of trained tables, `longer_incremental` of one untrained table and else trained ones,
-`longer_new` of untrained ones. Compositions of one table more extend those of the set before.
+The longer sets have compositions of 5 to 9 tables, each with all strings: `longer_seen_1` to `_5`
+of trained tables, `longer_incremental` of one untrained table and otherwise trained ones,
+`longer_new` of untrained ones. Compositions of one more table extend those of the set before.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Draw:
         return sorted(items, key=lambda item: uniform())
 
     def numbers(self, below: int, purpose: str) -> Iterator[int]:
-        """Whole numbers from 0, without end."""
+        """Random integers in [0, `below`), without end."""
         uniform = random.Random(f"{self._seed} {purpose}").random
         while True:
             yield int(uniform() * below)
@@ -112,7 +112,7 @@ def _untrained(composition: Composition) -> int:
 
 
 def _longer(draw: Draw) -> Lookups:
-    """The sets of more tables than in training."""
+    """The sets with more tables than in training."""
     all_tables = TRAINED + UNTRAINED
     pool: Iterable[Composition] = product(all_tables, repeat=MOST_TRAINED)
     sets: Lookups = {}
@@ -130,7 +130,7 @@ def _longer(draw: Draw) -> Lookups:
 
 
 def add_noise(draw: Draw, lookups: Lookups) -> Lookups:
-    """Put up to 9 random trained tables, as many with one number as with another, into each."""
+    """Put 0 to 9 random trained tables into each lookup, all numbers equally likely."""
     noisy: Lookups = {}
     for name, some in lookups.items():
         amounts = draw.numbers(MOST_NOISE + 1, f"noise of {name}")

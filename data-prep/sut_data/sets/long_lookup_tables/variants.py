@@ -1,15 +1,15 @@
-"""The variants of long lookup tables: how a lookup is written, and where attention belongs.
+"""The variants of long lookup tables: how a lookup is written, and its gold attention.
 
-A lookup is a string of 3 bits and the tables that are applied to it, the first one first. Its
-target is the string and the value after each table. (Dubois et al., 2020, 6.1.)
+A lookup is a string of 3 bits and the tables that are applied to it, in order. Its target
+is the string and the value after each table. (Dubois et al., 2020, 6.1.)
 
     long     001 t1 t4 .            001 001 100
     reverse  t4 t1 001 .            the same; tables are written in the opposite order
     noisy    001 t5 t2 ! t1 t4 .    the same; tables before the `!` are not applied
 
-The gold attention of a pair has, for each word of the target, the position of the source word that
-it depends on, from 0: that of the string, of each table that is applied, and at the end of the
-target that of the full stop.
+The gold attention of a pair has, for each word of the target, the position, from 0, of the source
+word that it depends on: the string, each table that is applied, and, for the end of the target, the
+full stop.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Tables = dict[str, dict[str, str]]
 
 
 class Lookup(NamedTuple):
-    """A string, the tables that are applied to it in their order, and those that are not."""
+    """A string, the tables that are applied to it, in order, and those that are not."""
 
     string: str
     tables: tuple[str, ...]
     noise: tuple[str, ...] = ()
 
     def target(self, tables: Tables) -> str:
-        """The string and the value after each table; `KeyError` for a table that there is not."""
+        """The string and the value after each table; `KeyError` for an unknown table."""
         values = [self.string]
         for name in self.tables:
             values.append(tables[name][values[-1]])
@@ -96,7 +96,7 @@ def parse(source: str, variant: Variant) -> Lookup:
     """Read a source.
 
     Raises:
-        ValueError: if it is none of this variant.
+        ValueError: if it is not one of this variant.
     """
     words = source.split()
     if len(words) > 2 and words[-1] == STOP:

@@ -36,7 +36,7 @@ def cut_off_source(raw: Path | None, longest: int, limit: int | None) -> Source:
 
 
 def split_source(raw: Path | None, split: str, limit: int | None) -> Source:
-    """A split by name, generated or from the files of `raw`: `train`, `test`, of MCD `valid`."""
+    """A split by name, generated or from files of `raw`: `train`, `test`, for MCD also `valid`."""
     published = None if raw is None else Published(raw, split)
 
     def make() -> Parts:
@@ -51,7 +51,7 @@ def split_source(raw: Path | None, split: str, limit: int | None) -> Source:
 
 
 def own_source(args: argparse.Namespace) -> Source:
-    """Files of the user's own in SCAN's form, in any language: `train`, `test` and `valid`.
+    """The user's own files in SCAN's form, in any language: `train`, `test` and `valid`.
 
     Raises:
         InputError: if one is absent.

@@ -27,7 +27,7 @@ VALIDATION_NAMES = ("val", "dev", "valid")
 
 
 def read_pairs(path: Path, *, any_language: bool = False) -> list[Example]:
-    """Read a file of pairs, every line of it.
+    """Read every line of a file of pairs.
 
     Args:
         path: the file, plain or `.gz`.
@@ -68,10 +68,10 @@ def _check_actions(pair: Example, place: str) -> None:
 
 
 class Published:
-    """The files of a split in a folder of the user's, and how to read them.
+    """The files of a split in the user's folder, and how to read them.
 
     Args:
-        folder: holds them, or folders that do (a checkout of the SCAN repository does).
+        folder: holds them, itself or in subfolders (as a checkout of the SCAN repository does).
         split: its name.
 
     Attributes:
@@ -112,7 +112,7 @@ class Published:
 
 
 def _find_any(folder: Path, names: list[str]) -> Path | None:
-    """Return the first of some files that is there, as `find` looks for them."""
+    """Return the first of several files that `find` finds; None if it finds none."""
     for name in names:
         try:
             return find(folder, name)
@@ -123,7 +123,7 @@ def _find_any(folder: Path, names: list[str]) -> Path | None:
 
 
 def read_indices(path: Path) -> dict[str, list[int]]:
-    """Read which lines of `tasks.txt` make the parts of a split; `valid` only where it is there.
+    """Read which lines of `tasks.txt` make up the parts of a split; `valid` only if it is there.
 
     Raises:
         InputError: if the file is not of that form.
@@ -145,7 +145,7 @@ def read_indices(path: Path) -> dict[str, list[int]]:
 
 
 def select(pairs: list[Example], indices: dict[str, list[int]]) -> Parts:
-    """Return the parts that the indices make of all pairs.
+    """Return the parts that the indices select from all pairs.
 
     Raises:
         InputError: if an index has no line.
@@ -161,7 +161,7 @@ def select(pairs: list[Example], indices: dict[str, list[int]]) -> Parts:
 
 
 def overlap(parts: Parts) -> str:
-    """Return a sentence about what train and test share; empty where it is nothing."""
+    """Return a sentence about what train and test share; empty if they share nothing."""
     train, commands = set(parts["train"]), {pair.source for pair in parts["train"]}
     same = sum(pair in train for pair in parts["test"])
     other = sum(pair.source in commands for pair in parts["test"]) - same

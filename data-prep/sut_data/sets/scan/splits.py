@@ -1,14 +1,14 @@
 """The splits of SCAN, from its grammar alone.
 
-Each published split but one is a rule, and reproduces the files up to the order of their lines:
+Each published split but one is a rule, which reproduces the files up to the order of their lines:
 
     simple                 a random fifth (4,182) is the test set; ours is drawn by `keyed_order`
     length                 train on at most 22 actions, test on the longer ones
-    addprim_jump           `jump` is trained alone only, and tested inside every other command
+    addprim_jump           `jump` is trained only alone, and tested in all commands that combine it
     addprim_turn_left      the same with `turn left`
     template_around_right  `<verb> around right` is tested and never trained
 
-A cut-off divides all commands at another number of actions, and has a test set of short ones too.
+A cut-off divides all commands at another number of actions, and also has a test set of short ones.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PUBLISHED_SIZES = {
     "addprim_turn_left": {"train": 21_890, "test": 1_208},
     "template_around_right": {"train": 15_225, "test": 4_476},
 }
-# Lines of SCAN's tasks.txt that were chosen for a great divergence of compounds between training
-# and test set at little divergence of their atoms; from no rule, so never generated.
+# Lines of SCAN's tasks.txt, chosen for a high compound divergence of training and test set at low
+# atom divergence; they follow no rule, so they are never generated.
 MCD_SIZES = dict.fromkeys(("mcd1", "mcd2", "mcd3"), {"train": 8_365, "valid": 1_045, "test": 1_045})
 # What papers call them.
 OTHER_NAMES = {
@@ -74,7 +74,7 @@ def split_by_length(pairs: list[Example], longest: int) -> Split:
 
 
 def add_primitive_split(primitive: str) -> Split:
-    """Train on `primitive` alone and on all that lacks it; test on what combines it.
+    """Train on `primitive` alone and on commands without it; test on those that combine it.
 
     The published training files repeat the primitive until it is a tenth of the lines: one copy
     for every nine other commands.
