@@ -1,10 +1,10 @@
 """Sparse Universal Transformers and their relatives as a fairseq plugin.
 
 Importing it registers models, tasks and criterions with fairseq, lets torch read the classes that
-fairseq itself writes into checkpoints, and fairseq read sentences one by one under numpy 2
-(`models.language_model`). Nothing else of the process changes, but in commands: those of fairseq
-check each checkpoint before they use it, and ours end in a line after Ctrl-C. `load` and
-`from_pretrained` have fairseq check checkpoints in any process: a model may name a second one.
+fairseq itself writes into checkpoints, and lets fairseq read sentences one by one under numpy 2
+(`models.language_model`). Nothing else changes in the process, except in commands: those of fairseq
+check each checkpoint before they use it, and ours end with one line after Ctrl-C. `load` and
+`from_pretrained` make fairseq check checkpoints in any process: a model may name a second one.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def _allow_checkpoint_classes() -> None:
 _allow_checkpoint_classes()
 
 
-# Modules of fairseq set up logging for the whole process, down to debugging. They leave it alone
-# where there is a handler.
+# Modules of fairseq configure logging for the whole process, down to debug level, unless there is
+# a handler already.
 _handler = logging.NullHandler()
 logging.getLogger().addHandler(_handler)
-# While it is imported, one of fairseq's tasks advertises tensorboardX; its level is put back below.
+# One of fairseq's tasks advertises tensorboardX on import; its logging level is restored below.
 _advertiser = logging.getLogger("fairseq.tasks.text_to_speech")
 _level = _advertiser.level
 _advertiser.setLevel(logging.WARNING)
@@ -103,7 +103,7 @@ _loading.close()
 
 
 def __getattr__(name: str) -> Any:
-    """What works with trained models is imported when it is first used."""
+    """Import what works with trained models on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.inference"), name)

@@ -1,4 +1,4 @@
-"""Keeps the C library from handing memory back between the steps of training on a CPU."""
+"""Keeps the C library from returning memory to the system between training steps on a CPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def keep_freed_memory() -> bool:
 
     glibc returns every block above 32 MB to the system when it is freed and gets it back page by
     page, zeroed, at the next step: on two cores that took 4 to 25 % of a step of `sut_base`
-    and most of the time of a loss over 32,768 words. The price is that the process stays as large
-    as it once was. A user's own `MALLOC_*` settings win; other C libraries are left alone.
+    and most of the time of a loss over 32,768 words. The price is that the process stays at its
+    peak size. A user's own `MALLOC_*` settings win; other C libraries are left alone.
 
     Only the first call in a process does anything; it writes a line to the log if it has changed
     something.
@@ -31,8 +31,8 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False  # not glibc
-    # An old glibc refuses the first. The others alone would make matters worse: they switch off
-    # what it does by itself, and every block above 128 kB would go back to the system.
+    # An old glibc refuses the first setting. The others alone would make matters worse: they switch
+    # off its dynamic thresholds, and every block above 128 kB would go back to the system.
     if mallopt(_MMAP_THRESHOLD, 1 << 30) != 1:
         return False
     agreed = [mallopt(*setting) == 1 for setting in ((_TRIM_THRESHOLD, -1), (_TOP_PAD, 64 << 20))]

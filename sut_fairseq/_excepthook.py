@@ -12,15 +12,15 @@ from typing import Any
 
 from sut_fairseq.errors import InputError
 
-# Of torch, about the parameters of a model.
+# From torch's message on unexpected parameters of a model.
 _UNKNOWN_WORDS = re.compile(r"Unexpected key\(s\)[^\n]*\bwords\.\w+\._extra_state")
 
 
 def show_input_errors_as_sentences() -> None:
-    """In a command of fairseq or of this package, show an `InputError` that nobody caught as text.
+    """In a command of fairseq or of this package, show an uncaught `InputError` as text.
 
     Called where fairseq begins to use one of our architectures, models, tasks or criterions. Every
-    other exception is shown as before, and in every other process (a notebook, somebody's own
+    other exception is shown as before, and in every other process (a notebook, a user's own
     program) nothing changes.
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
@@ -43,11 +43,11 @@ def is_hydra() -> bool:
 
 
 def divergence(reason: str) -> InputError | None:
-    """What a `FloatingPointError` of fairseq's trainer means, from its text.
+    """The `InputError` for the text of a `FloatingPointError` from fairseq's trainer, if any.
 
-    It ends a training with gradients that are not finite, after the log has named the first modules
-    that made them so; but also one whose workers have other gradients than each other, for which
-    there is no sentence of ours (None), since fairseq's own says what to try.
+    The trainer raises it if gradients are not finite, after the log has named the first modules
+    that made them so, but also if gradients differ between workers. If these are finite, the
+    result is None, since fairseq's own message says what to try.
     """
     if "inconsistent between workers" in reason:
         if not re.search(r"= *-?(nan|inf)", reason):
@@ -61,7 +61,7 @@ def divergence(reason: str) -> InputError | None:
 
 
 class _Sentences:
-    """An exception hook; hands what is no `InputError` to the hook that was there before."""
+    """An exception hook that passes everything but an `InputError` on to the previous hook."""
 
     def __init__(self, others: Callable[..., Any]) -> None:
         self._others = others
@@ -77,11 +77,11 @@ class _Sentences:
 
 
 def _input_error(error: BaseException) -> InputError | None:
-    """The `InputError` that an exception is or means.
+    """The `InputError` that an exception is or stands for.
 
-    fairseq's trainer puts one of its own in its place: it answers whatever is wrong with a
-    checkpoint's parameters with "please ensure that the architectures match". And torch does not
-    know that it is the tasks of this package that give fairseq's models their words.
+    fairseq's trainer replaces an `InputError` by an exception of its own: it reports any problem
+    with a checkpoint's parameters as "please ensure that the architectures match". And torch does
+    not know that the tasks of this package give fairseq's models their words.
     """
     if isinstance(error, InputError):
         return error

@@ -1,4 +1,4 @@
-"""What this program runs on."""
+"""The machine that this program runs on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """Name of the processor; Linux alone tells it in a file."""
+    """Name of the processor; only Linux has it in a file."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""What changes in a process that uses something of this package."""
+"""Changes to a process in which fairseq uses this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def prepare_process(arguments: Namespace | None = None) -> None:
     criterions: importing the package does none of this.
 
     Args:
-        arguments: what a command line has become, where an architecture fills in its options.
+        arguments: the parsed command line, where an architecture fills in its options.
     """
     show_input_errors_as_sentences()
     protect_trainings()

@@ -1,7 +1,7 @@
-"""What must be installed; needs nothing but Python, so that scripts can run this very file.
+"""Checks what must be installed; needs only Python, so that scripts can run this very file.
 
-Run as a program, it exits with 0 if all is well, with 1 and a sentence if an installation cannot
-work, and with 3 and nothing if something is not there yet.
+Run as a program, it exits with 0 if all is well, with 1 and an error message if the installation
+cannot work, and with 3 and no message if something is not installed yet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_INSTALLED = 3
 def unmet_requirement() -> str | None:
     """Why this installation cannot work, and what to do, in a sentence; None if it can.
 
-    torch may be too old, or two distributions of fairseq may be in one place.
+    torch may be too old, or two distributions of fairseq may be installed at once.
     """
     torch = _installed("torch")
     if torch is not None and _numbers(torch) < OLDEST_TORCH:

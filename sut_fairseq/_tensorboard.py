@@ -1,4 +1,4 @@
-"""One warning, instead of one for each progress bar, where TensorBoard is asked for and missing."""
+"""One warning, instead of one for each progress bar, if TensorBoard is requested but missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def warn_of_tensorboard_once() -> None:
 
 
 class _Once(logging.Filter):
-    """Passes the first warning, in words that say what to do, and drops the others."""
+    """Passes the first warning, reworded to say what to do, and drops the others."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,11 +2,11 @@
 
 fairseq looks for a launcher (torchrun, or whatever sets `WORLD_SIZE`, `RANK`, `MASTER_ADDR` and
 `MASTER_PORT`) only where it sees several GPUs; elsewhere each process trains a copy of its own. Its
-wrapper for data parallelism names a GPU even on a CPU. It cannot resume several processes with a
+data-parallel wrapper specifies a GPU even on a CPU. It cannot resume several processes with a
 torch whose `torch.load` is safe by default, because rank 0 sends the others more than tensors. And
-at the end of an epoch, when there is no batch left for every process, those without one compute
-with an old batch that must not count; with `--update-freq` fairseq then forgets the real batches of
-such a process in the sum that gradients are divided by.
+when too few batches are left for all processes at the end of an epoch, those without one reuse an
+old batch that must not count; with `--update-freq` fairseq then omits the real batches of such a
+process from the sum that gradients are divided by.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import distributed, nn
 
 from sut_fairseq.errors import InputError, check
 
-# Key of a batch, True where fairseq computes with an old batch because there is no other.
+# Key of a batch, True if fairseq reuses an old batch because none is left.
 IGNORED = "ignored"
 
 _LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -35,14 +35,14 @@ _START = "torchrun --nproc-per-node 2 $(which fairseq-train) ... --cpu"
 
 
 def join_workers(arguments: Namespace) -> None:
-    """Let the command line of fairseq-train be that of one of the processes that were launched.
+    """Make the options of fairseq-train those of one of the launched processes.
 
-    Call it where fairseq begins to use one of our architectures. Without a launcher, and for the
+    Call it where fairseq begins to use one of our architectures. Without a launcher, or for
     options of a model alone, it changes next to nothing.
 
     Raises:
-        InputError: if the processes would train copies, or with a kind of data parallelism that
-            these models are not made for.
+        InputError: if each process would train its own copy, or for a kind of data parallelism that
+            these models do not support.
     """
     if not hasattr(arguments, "distributed_world_size"):
         return
@@ -71,11 +71,11 @@ def join_workers(arguments: Namespace) -> None:
 
 
 def check_training(workers: Any, checkpoints: Any) -> None:
-    """Refuse ways of training that these models, or the safety of their checkpoints, do not know.
+    """Refuse ways of training that these models do not support or that endanger checkpoints.
 
     Args:
-        workers: fairseq's options of distributed training.
-        checkpoints: fairseq's options of checkpoints.
+        workers: fairseq's options for distributed training.
+        checkpoints: fairseq's options for checkpoints.
 
     Raises:
         InputError: naming the option.
@@ -90,10 +90,10 @@ def check_training(workers: Any, checkpoints: Any) -> None:
 
 
 def launched_workers() -> int:
-    """How many processes a launcher has started, this one included; 1 without one.
+    """Number of processes that a launcher has started, this one included; 1 without a launcher.
 
     Raises:
-        InputError: if the environment names a number of processes that is none, or does not say
+        InputError: if `WORLD_SIZE` is not a number of processes, or the environment does not say
             which one this is.
     """
     given = os.environ.get("WORLD_SIZE") or "1"
@@ -109,14 +109,14 @@ def launched_workers() -> int:
 
 
 def prepare_workers() -> None:
-    """Mend fairseq's trainer if this process is one of several that train together.
+    """Patch fairseq's trainer if this process is one of several that train together.
 
-    Call it first where a model or a criterion is built. With one process nothing changes.
+    Call it before a model or a criterion is built. With one process nothing changes.
 
     Raises:
-        InputError: in a training command that was launched as one of several processes, and has
-            not joined the others; within fairscale's wrapper for sharded parameters, where Hydra's
-            options lead without passing by an architecture.
+        InputError: in a training command that was launched as one of several processes but has not
+            joined the others; within fairscale's wrapper for sharded parameters, which Hydra's
+            options can reach without passing through an architecture.
     """
     fairscale = sys.modules.get("fairscale.nn.wrap.auto_wrap")
     sharded = fairscale is not None and fairscale.ConfigAutoWrap.in_autowrap_context
@@ -149,7 +149,7 @@ def _mend_trainer() -> None:
 
 
 def _without_gpu_on_cpu(replicate: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """torch's DistributedDataParallel, to which fairseq names a GPU even for a model on the CPU."""
+    """torch's DistributedDataParallel, without the GPU that fairseq specifies even on a CPU."""
 
     @wraps(replicate, updated=())
     def wrapped(module: nn.Module, **options: Any) -> nn.Module:
@@ -161,18 +161,18 @@ def _without_gpu_on_cpu(replicate: Callable[..., nn.Module]) -> Callable[..., nn
 
 
 def _marking_ignored_batches(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """fairseq's `_prepare_sample`, which leaves it to our criterions what an old batch counts.
+    """fairseq's `_prepare_sample`, changed so that our criterions discount old batches.
 
-    It returns a batch and whether that is an old one, which must not count. The trainer looks at
-    the last one of an update only, and then forgets the real ones before it. Our criterions count
-    such a batch as nothing in every sum, and the trainer needs not know.
+    It returns a batch and whether that is an old one, which must not count. The trainer checks only
+    the last batch of an update, and then forgets the real ones before it. Our criterions count an
+    old batch as 0 in every sum, so the trainer need not know of it.
     """
 
     @wraps(prepare)
     def prepared(trainer: Any, sample: Any, is_dummy: bool = False) -> tuple[Any, bool]:
         batch, ignored = prepare(trainer, sample, is_dummy)
         criterion = trainer.get_criterion()
-        # In validation fairseq itself does right, and tasks add counts of their own to the log.
+        # In validation fairseq itself does it right, and tasks add counts of their own to the log.
         if ignored and criterion.training and getattr(criterion, "knows_ignored_batches", False):
             return {**batch, IGNORED: True}, False
         return batch, ignored

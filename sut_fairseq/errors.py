@@ -1,6 +1,6 @@
-"""Bad input: the one exception and its checks, which are those of the sister package `sut_data`.
+"""The exception for bad input and its checks, all from the sister package `sut_data`.
 
-Every room of this package takes them from here or from there; they are the same.
+This package imports them from here or from `sut_data`; they are the same objects.
 """
 
 from __future__ import annotations

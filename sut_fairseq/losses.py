@@ -1,7 +1,7 @@
 """Auxiliary losses: pure functions of sums, each a scalar to *minimise*.
 
-They are means, so that their size does not depend on the batch size. A function becomes an option
-of the criterions (`--NAME-weight`) and a logged value (`NAME_loss`) by its decorator alone.
+They are means, so that their size does not depend on the batch size. The decorator alone turns a
+function into an option of the criterions (`--NAME-weight`) and a logged value (`NAME_loss`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class AuxiliaryLoss:
     """A term of the objective.
 
     Attributes:
-        name: of its weight (`--NAME-weight`) and of its value in the log (`NAME_loss`).
-        reads: which of a model's extra outputs it is computed from, each of its modules by itself.
-        function: these statistics to a scalar.
-        help: what the option's help says it is the weight of.
-        always: whether it is added at weight 0 too. Between them, such terms give every parameter
+        name: names its weight (`--NAME-weight`) and its value in the log (`NAME_loss`).
+        reads: which of a model's extra outputs it is computed from, separately for each module.
+        function: maps these statistics to a scalar.
+        help: description of the term in the help of its weight option.
+        always: whether it is added even at weight 0. Together, such terms give every parameter
             of routers and halting units a gradient in every training step, which data-parallel
             training relies on.
     """
@@ -47,7 +47,7 @@ AUXILIARY_LOSSES: list[AuxiliaryLoss] = []
 def auxiliary(
     name: str, reads: Output, help: str, *, always: bool = False
 ) -> Callable[[Function], Function]:
-    """Enter a function of statistics into the list of auxiliary losses, see `AuxiliaryLoss`."""
+    """Register a function of statistics as an auxiliary loss, see `AuxiliaryLoss`."""
 
     def enter(function: Function) -> Function:
         AUXILIARY_LOSSES.append(AuxiliaryLoss(name, reads, function, help, always))
@@ -57,7 +57,7 @@ def auxiliary(
 
 
 def _mean(total: Tensor, weight: Tensor) -> Tensor:
-    """total / weight, and 0 where nothing was counted (then total is 0 too), gradients as well."""
+    """total / weight; 0 with zero gradients where nothing was counted (then total is 0 too)."""
     return total / torch.where(weight > 0, weight, 1)
 
 
@@ -86,7 +86,7 @@ def load_balance(statistics: RoutingStatistics) -> Tensor:
     """Load balancing, E sum_e f_e P_e (Fedus et al. 2021, Eq. 4): 1 when routing is even.
 
     f_e is the share of all expert calls that went to expert e (no gradient), P_e the mean
-    probability of e. num_experts when everything goes to one expert (top_k = 1).
+    probability of e. The loss is num_experts when everything goes to one expert (top_k = 1).
     """
     share = _mean(statistics.assignments, statistics.assignments.sum())
     probability = _mean(statistics.probability, statistics.weight)

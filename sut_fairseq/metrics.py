@@ -1,8 +1,8 @@
-"""Sums from logging outputs to fairseq metrics.
+"""From sums in logging outputs to fairseq metrics.
 
-Sums go in, ratios of sums come out, so that a logged value does not depend on how the data was cut
-into batches or spread over workers. Names that start with an underscore are fairseq's convention
-for meters that are kept but not shown.
+Sums go in, ratios of sums come out, so that a logged value does not depend on how the data was
+split into batches or over workers. By fairseq's convention, meters whose names start with an
+underscore are kept but not shown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
 
 
 def check_target_padding(task: FairseqTask) -> None:
-    """Refuse a task whose targets are padded at their start: what is found is compared by column.
+    """Refuse a task whose targets are padded at their start: outputs are compared by column.
 
     Raises:
         InputError: naming the option.
@@ -52,12 +52,12 @@ def check_target_padding(task: FairseqTask) -> None:
 def found_by_greedy_search(
     scores: Tensor, target: Tensor, words: Dictionary, *, prefix_size: int = 0
 ) -> Tensor:
-    """Which references greedy search finds, without searching.
+    """Which references greedy search would find, without running it.
 
-    It finds a reference exactly if, after each prefix of the reference, the next symbol of the
-    reference is the most probable one. As in fairseq's generator, padding is never predicted, nor
-    an empty sentence; a reference with an unknown word is never found. Of a prefix that the search
-    is given nothing is asked, and the sentence may end right after it.
+    It finds a reference if and only if, after each prefix of the reference, the next symbol is the
+    most probable one. As in fairseq's generator, neither padding nor an empty sentence is ever
+    predicted; a reference with an unknown word is never found. A prefix that the search is given
+    is not checked, and the sentence may end right after it.
 
     Args:
         scores: of each symbol after each prefix of the reference, `(batch, length, vocabulary)`;
@@ -69,7 +69,7 @@ def found_by_greedy_search(
     Returns:
         `(batch,)`, bool.
     """
-    # Taken out for a moment: a copy of all scores would be the largest tensor of a validation.
+    # Overwritten, then restored: a copy of all scores would be the largest tensor in validation.
     never = (scores.detach()[..., words.pad()], scores.detach()[:, 0, words.eos()])
     kept = [column.clone() for column in never]
     for column in never:
@@ -77,7 +77,7 @@ def found_by_greedy_search(
     right = (scores.argmax(dim=-1) == target) & (target != words.unk())
     for column, values in zip(never, kept):
         column.copy_(values)
-    if prefix_size > 0:  # as fairseq's criterion asks before it leaves a prefix out
+    if prefix_size > 0:  # the condition under which fairseq's criterion skips a prefix
         right[:, :prefix_size] = True
     return (right | (target == words.pad())).all(dim=1)
 
@@ -85,7 +85,7 @@ def found_by_greedy_search(
 def exact_match_sums(
     scores: Tensor, target: Tensor, words: Dictionary, *, prefix_size: int = 0
 ) -> dict[str, Tensor]:
-    """Logging-output entries for exact match; arguments as of `found_by_greedy_search`."""
+    """Logging-output entries for exact match; for the arguments see `found_by_greedy_search`."""
     found = found_by_greedy_search(scores, target, words, prefix_size=prefix_size)
     return {
         "exact_match_right": found.sum(),
@@ -108,13 +108,13 @@ def log_exact_match(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
 
 
 class GreedyOutcome(NamedTuple):
-    """What greedy search made of a batch; each `(batch,)`, but for the symbols.
+    """The result of greedy search on a batch; all are `(batch,)`, except `tokens`.
 
     Attributes:
         tokens: `(batch, steps)`, padded after the end of each sentence.
         right: bool, exact match.
-        before_eos: bool, all words before the end that the search found are right, however many
-            are missing after it (SeqAccBE of Dubois et al., 2020).
+        before_eos: bool, whether all words before the predicted end are right, however many are
+            missing after it (SeqAccBE of Dubois et al., 2020).
         attention_loss: mean over the steps before the end of the squared distance, in source
             words, between the mean attended position and the gold one; None without attention.
     """
@@ -134,11 +134,11 @@ def compare_greedy(
     source_padding: Tensor,
     gold: Tensor | None,
 ) -> GreedyOutcome:
-    """Compare what greedy search found with references and gold attention.
+    """Compare the output of greedy search with references and gold attention.
 
     attention loss = 1/|T| * sum over t in T of (sum_s s * a_ts / sum_s a_ts - gold_t)^2, where T
-    are the steps before the end of the sentence, the one found or that of the reference, whichever
-    comes first (Dubois et al., 2020, 6.2).
+    are the steps before the predicted end or that of the reference, whichever comes first (Dubois
+    et al., 2020, 6.2).
 
     Args:
         tokens: symbols found, `(batch, steps)`, padded after the end of each sentence; sentences
@@ -149,9 +149,9 @@ def compare_greedy(
         weights: attention a_ts of each step, `(batch, steps, source length)`, or None.
         source_padding: `(batch, source length)`, True where the source is padding, at its start
             or end; positions s count from the first word.
-        gold: position of each step, `(batch, length)`, or None if it is not known.
+        gold: gold position of each step, `(batch, length)`, or None if unknown.
     """
-    # What follows after the longest reference says nothing more: its end has been missed.
+    # Columns beyond the longest reference add nothing: there, the end has been missed.
     steps = min(tokens.size(1), target.size(1))
     found = F.pad(tokens[:, :steps], (0, target.size(1) - steps), value=words.pad())
     before = (found == words.eos()).cumsum(dim=1) == 0
@@ -172,7 +172,7 @@ def compare_greedy(
 
 
 def greedy_sums(outcome: GreedyOutcome) -> dict[str, Tensor]:
-    """Logging-output entries for the measures of greedy search but exact match."""
+    """Logging-output entries for all measures of greedy search except exact match."""
     sums = {
         "before_eos_right": outcome.before_eos.sum(),
         "greedy_sentences": torch.tensor(outcome.before_eos.numel(), device=outcome.right.device),
@@ -183,7 +183,7 @@ def greedy_sums(outcome: GreedyOutcome) -> dict[str, Tensor]:
 
 
 def log_greedy(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
-    """Log `before_eos`, in per cent of all sentences, and `attention_loss`, their mean."""
+    """Log `before_eos`, in per cent of all sentences, and the mean `attention_loss`."""
     if not any("greedy_sentences" in log for log in logging_outputs):
         return
     sentences = float(_total(logging_outputs, "greedy_sentences"))
@@ -204,7 +204,7 @@ def accuracy_sums(right: Tensor, groups: Tensor | None, num_groups: int) -> dict
         groups: the group of each sentence, `(batch,)`, or None.
         num_groups: how many groups there are; 0 reports none.
     """
-    # The last entry stands for all: every worker then has the same keys and sizes.
+    # The last entry counts all sentences; every worker has the same keys and sizes.
     sums = right.new_zeros(2, num_groups + 1, dtype=torch.long)
     if groups is not None:
         sums[0].index_add_(0, groups, right.long())
@@ -214,7 +214,7 @@ def accuracy_sums(right: Tensor, groups: Tensor | None, num_groups: int) -> dict
 
 
 def log_accuracy(logging_outputs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
-    """Log `accuracy` and, of groups that have sentences, `accuracy_<name>`; in per cent."""
+    """Log `accuracy` and, for groups with sentences, `accuracy_<name>`, in per cent."""
     keys = ("accuracy_right", "accuracy_sentences")
     if not any(keys[0] in log for log in logging_outputs):
         return
@@ -276,7 +276,7 @@ def coefficient_of_variation(load: Tensor) -> float:
 def relative_entropy(load: Tensor) -> float:
     """Entropy of loads `(num_experts,)` as shares, divided by log num_experts: in [0, 1].
 
-    The load of a single expert is even.
+    A single expert counts as evenly loaded.
     """
     if load.numel() == 1:
         return 1.0

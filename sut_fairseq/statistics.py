@@ -1,7 +1,7 @@
 """Sufficient statistics of routing and halting: sums that add up over steps, batches and workers.
 
-A depth loop returns such sums; `losses` turns them into scalars. Nothing is averaged before the
-end, so that every call weighs what it should (SUT Eq. 1 runs over all steps and tokens together).
+A depth loop returns these sums; `losses` turns them into scalars. Nothing is averaged before the
+end, so that every call has its proper weight (SUT Eq. 1 runs over all steps and tokens together).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class _Additive:
 
 
 class RouterCalls(NamedTuple):
-    """What a router decided for a list of tokens, as far as statistics need it.
+    """A router's decisions for a list of tokens, in the form that statistics need.
 
     Attributes:
         scores: its scores before the softmax, `(num_tokens, num_experts)`, float32 or better.
         expert_indices: chosen experts, `(num_tokens, top_k)`.
         expert_weights: their renormalised weights, `(num_tokens, top_k)`, float32 or better.
         call_weights: weight of each token, `(num_tokens,)`, e.g. its probability of not having
-            halted; 0 removes the token; None weighs all tokens 1.
+            halted; 0 removes the token; None means 1 for all.
     """
 
     scores: Tensor
@@ -69,12 +69,13 @@ class HaltingStatistics(_Additive):
 
     Attributes:
         tokens: number of tokens, scalar.
-        expected_depth: sum over tokens of sum_l a_l l (ACT: p(l) l), mass that is left counted on
-            the last step, scalar.
+        expected_depth: sum over tokens of sum_l a_l l (ACT: p(l) l), with the mass left over
+            counted on the last step, scalar.
         steps_run: number of (token, step) pairs that were computed, scalar; no gradient.
         steps_possible: number of tokens times the number of steps, scalar; no gradient.
-        remainder: sum over tokens of R, the mass that their last state gets because it is left and
-            not because it was predicted (stick-breaking: what is left for the last step), scalar.
+        remainder: sum over tokens of R, the mass that goes to a token's last state because it is
+            left over, not because it was predicted (stick-breaking: the mass left for the last
+            step), scalar.
     """
 
     tokens: Tensor
@@ -100,11 +101,11 @@ class HaltingStatistics(_Additive):
 def route_statistics(calls: Sequence[RouterCalls]) -> RoutingStatistics:
     """Sum the statistics of one router over all its calls, in float32 or better.
 
-    All steps of a depth loop are summed at once: one by one they would take a sixth of all the
-    operations of a training step of `sut_base`.
+    All steps of a depth loop are summed at once: step by step, this would be a sixth of all
+    operations in a training step of `sut_base`.
 
     Args:
-        calls: at least one list of tokens.
+        calls: the router's calls, at least one.
 
     Returns:
         the sums. The call weights get no gradient: a balancing loss shapes the routing, not when
@@ -114,7 +115,7 @@ def route_statistics(calls: Sequence[RouterCalls]) -> RoutingStatistics:
     weights = _join([_weights(one) for one in calls])
     indices = _join([one.expert_indices.reshape(-1) for one in calls])
     expert_weights = _join([one.expert_weights for one in calls])
-    # Along a short last axis it takes ten times as long on a CPU.
+    # On a CPU, log_softmax along a short last axis takes ten times as long.
     log_probabilities = scores.t().contiguous().log_softmax(dim=0)
     weighted = weights * log_probabilities.exp()
     log_partition = scores[:, 0] - log_probabilities[0]  # what log_softmax has subtracted

@@ -1,4 +1,4 @@
-"""How attention, which works on sentences, sees a flat list of tokens."""
+"""Arranges a flat list of tokens by sentence, as attention needs them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Tokens side by side with the others that attend to the same keys.
+    """Tokens grouped with the others that attend to the same keys.
 
     Attributes:
         num_rows: number of rows of keys and values that any token attends to.
-        width: greatest number of tokens that attend to one of them.
-        slot: position of each token in the flattened `(num_rows, width)` arrangement; None when
-            the tokens fill it in their own order.
+        width: greatest number of tokens that attend to the same row.
+        slot: position of each token in the flattened `(num_rows, width)` arrangement; None if the
+            tokens fill it in order.
         present: which rows of keys and values these are, `(num_rows,)`; None: all, in order.
     """
 
@@ -31,7 +31,7 @@ class Arrangement:
 
         Args:
             rows: `(num_tokens,)`.
-            num_rows: number of rows there are.
+            num_rows: total number of rows.
             ascending: whether `rows` is known to ascend, which saves sorting it.
         """
         if not rows.numel():
@@ -39,7 +39,7 @@ class Arrangement:
         counts = torch.bincount(rows, minlength=num_rows)
         width, num_present = torch.stack([counts.max(), counts.count_nonzero()]).tolist()
         present = None
-        # Leaving rows out takes a copy of the others: too much for a few of them.
+        # Dropping rows copies the others, which does not pay off for a few.
         if 4 * num_present <= 3 * num_rows:
             present = counts.nonzero().squeeze(1)
             number = torch.empty_like(counts)

@@ -49,7 +49,7 @@ class Block(nn.Module, ABC):
         self.feed_forward = feed_forward
 
     def keys_values(self, expected: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of self-attention from states `(num_tokens, embed_dim)` to attend to.
+        """Keys and values of self-attention from the attended states `(num_tokens, embed_dim)`.
 
         See `Attention.keys_values`.
         """
@@ -78,15 +78,15 @@ class Block(nn.Module, ABC):
             memory: keys and values of self-attention.
             cross_memory: keys and values of cross-attention, if the block has one.
             call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
-            look: is shown what is computed on the way, see `Observer.saw`.
+            look: receives intermediate results, see `Observer.saw`.
         """
 
 
 class TransformerBlock(Block):
     """Self-attention, optional cross-attention and feed-forward, each with a residual connection.
 
-    Post-norm: x <- LN(x + dropout(sublayer(x))); keys and values read the expected states as they
-    are. Pre-norm: x <- x + dropout(sublayer(LN(x))); keys and values read the normalised ones.
+    Post-norm: x <- LN(x + dropout(sublayer(x))); keys and values are projected from the expected
+    states as they are. Pre-norm: x <- x + dropout(sublayer(LN(x))); from the normalised ones.
 
     Args:
         self_attention, cross_attention: attention kinds; a decoder block has both.
@@ -152,7 +152,7 @@ class DataRouterBlock(Block):
     norm(feed_forward(a)), without a residual; g = copy_gate(a); h' = g u + (1 - g) h.
 
     Args:
-        self_attention, cross_attention, feed_forward: as of a `TransformerBlock`.
+        self_attention, cross_attention, feed_forward: as in `TransformerBlock`.
         dropout: dropout of the attentions' results.
         copy_gate: maps a `(num_tokens, embed_dim)` to g of the same shape.
         update_norm: bounds the update: layer norm, or tanh where attention is not geometric.

@@ -12,13 +12,13 @@ from sut_fairseq.modules.observer import Look
 class RetrievalNetwork(nn.Module):
     """Objects attend to each other once, without a residual connection (COMP C.1).
 
-    h = MLP(object); y = MLP(attention(h) + U V h). What an object prefers to retrieve stands in its
-    own features, which it does not attend to: hence U V h, the paper's extra value. There it is
-    concatenated to what the searches have retrieved, before W_o; U is the columns of W_o for it.
+    h = MLP(object); y = MLP(attention(h) + U V h). What an object prefers to retrieve is encoded in
+    its own features, which it does not attend to: hence U V h, with the paper's extra value V h.
+    The paper concatenates V h to the retrieved values, before W_o; U is its columns of W_o.
 
     Args:
-        attention: between objects; with the distribution `others` none attends to itself.
-        num_features: of an object.
+        attention: between objects; with the distribution `others`, no object attends to itself.
+        num_features: number of features of an object.
         embed_dim: size of states, and of the hidden layers of both perceptrons.
         extra_dim: size of the extra value V h.
     """
@@ -38,7 +38,7 @@ class RetrievalNetwork(nn.Module):
 
         Args:
             objects: `(batch, num_objects, num_features)`.
-            look: is shown what attention computes, object by object, see `Observer.saw`.
+            look: receives what attention computes, object by object, see `Observer.saw`.
 
         Returns:
             `(batch, num_objects)`.

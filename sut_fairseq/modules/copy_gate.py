@@ -18,7 +18,7 @@ class CopyGate(nn.Module):
 
     Args:
         embed_dim: size of a token's state, of the hidden layer, and of the gate.
-        dropout: probability of closing the whole gate of a token in training; the others are not
+        dropout: probability of closing a token's whole gate in training; the other gates are not
             scaled up.
         hidden_dropout: dropout of the hidden layer.
     """

@@ -12,9 +12,9 @@ _VALUES = 1 << 16  # of a 16-bit random number
 class Dropout(nn.Module):
     """Dropout, with cheaper random numbers on a CPU than torch's.
 
-    torch draws a number of its own for each element, which takes an eighth of a training step of
-    `sut_base` on two cores. Here 16 random bits decide: the probability is a multiple of 2^-16, and
-    the scale belongs to that probability, so that the expectation is exact.
+    torch draws a separate random number for each element, which takes an eighth of a training step
+    of `sut_base` on two cores. Here 16 random bits decide: the probability is rounded to a multiple
+    of 2^-16, and the scale matches the rounded probability, so that the expectation is exact.
 
     Args:
         p: probability of dropping an element, in [0, 1].

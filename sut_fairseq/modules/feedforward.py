@@ -1,4 +1,4 @@
-"""Feed-forward kinds: the interface of their axis, and the dense layer."""
+"""Feed-forward kinds: their interface, and the dense layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module, ABC):
-    """Base of the feed-forward kinds: maps each token's state by itself."""
+    """Base of the feed-forward kinds: maps each token's state independently."""
 
     @abstractmethod
     def forward(
@@ -31,12 +31,12 @@ class FeedForward(nn.Module, ABC):
         Args:
             states: `(num_tokens, embed_dim)`.
             call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
-            active: which tokens are active, `(num_tokens,)`; None: all. What an inactive one gets
-                is undefined, but finite.
-            look: is shown the routing, see `Observer.saw`.
+            active: which tokens are active, `(num_tokens,)`; None: all. The result for
+                an inactive token is undefined, but finite.
+            look: receives the routing, see `Observer.saw`.
 
         Returns:
-            `(num_tokens, embed_dim)`, and the router's calls of a routed kind.
+            `(num_tokens, embed_dim)`, and the router's calls if the kind is routed.
         """
 
 

@@ -11,18 +11,18 @@ from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.precision import exact_linear, exact_softmax
 
 MIN_WIDTH = 0.27  # the paper's min_sigma, in words
-LEAK = 0.01  # slope of the leaky clamp outside of [0, 1], that of torch's leaky ReLU
+LEAK = 0.01  # slope of the leaky clamp outside [0, 1], as in torch's leaky ReLU
 BUILDING_BLOCKS = ("previous mean", "step", "one")
 
-# How the weights of the building blocks begin: from the word looked at to the next one. On a stair
-# the staircase has hardly a gradient, and a step that begins at 0 stays there.
+# Initial weights of the building blocks: the gaze moves on by one word. At whole numbers the
+# staircase has hardly any gradient, so a step that starts at 0 stays there.
 _FIRST_BLOCKS = (6.0, 1.0, -6.0)  # sigmoid(6) = 0.998, a step of 1, sigmoid(-6) = 0.002
 
-# What attention is made of, for whoever looks: lambda and gamma, `(..., num_keys)`; numbers.
+# Components of attention shown to an observer: lambda and gamma, `(..., num_keys)`; numbers.
 MAPS = ("location", "content")
 NUMBERS = ("blocks", "centre", "spread", "location_share")
 
-# Padding lies so far away that its density is exactly 0, and the square of the distance finite.
+# Padding is so far away that its density is exactly 0, while the squared distance is finite.
 _OUT_OF_SIGHT = 1e6
 
 
@@ -33,20 +33,20 @@ def soft_staircase(x: Tensor) -> Tensor:
 
 
 def leaky_clamp(x: Tensor) -> Tensor:
-    """[0, 1] as it is, and beyond it a slope of `LEAK`."""
+    """The identity on [0, 1], with a slope of `LEAK` outside."""
     return torch.lerp(x.clamp(0, 1), x, LEAK)
 
 
 class Places(NamedTuple):
     """Where the words of each source sentence lie, from 0 (the first one) to 1 (the last one).
 
-    A sentence of a single word has it at 0.
+    A single word lies at 0.
 
     Attributes:
         lengths: number of words n, `(..., 1)`.
         step: from one word to the next, 1 / (n - 1), `(..., 1)`; 1 for a single word.
         relative: s / (n - 1) of word s, counted from 0, `(..., num_keys)`; 0 at padding.
-        seen: the same, with padding out of sight.
+        seen: the same, but with padding far outside [0, 1].
     """
 
     lengths: Tensor
@@ -56,7 +56,7 @@ class Places(NamedTuple):
 
     @property
     def outset(self) -> Tensor:
-        """Where the gaze is before the first query: a step before the first word, `(...)`."""
+        """Position of the gaze before the first query: one step before the first word, `(...)`."""
         return -self.step.squeeze(-1)
 
     @classmethod
@@ -64,7 +64,7 @@ class Places(NamedTuple):
         """Places of the words.
 
         Args:
-            lengths: number of words, `(rows,)`, of the dtype of what is returned; 0 is allowed.
+            lengths: number of words, `(rows,)`, in the dtype of the result; 0 is allowed.
             numbers: number of each word in its sentence, from 0, `(rows or 1, num_keys)`.
             padding_mask: True where the key is padding, `(rows, num_keys)`; None: no padding.
         """
@@ -82,7 +82,7 @@ class Gaze(NamedTuple):
 
     Attributes:
         blocks: weights rho of the `BUILDING_BLOCKS`, `(..., width, 3)`.
-        spread: the Gaussian's sigma in words: times n the paper's, `(..., width)`.
+        spread: the Gaussian's sigma in words, n times the paper's, `(..., width)`.
     """
 
     blocks: Tensor
@@ -90,7 +90,7 @@ class Gaze(NamedTuple):
 
 
 class Weighter(nn.Module):
-    """How to move the gaze, from the queries so far (LOC 5.1).
+    """Decides how to move the gaze, from the queries so far (LOC 5.1).
 
     omega = GRU(ReLU(W q)); n sigma = ReLU(W_sigma omega) + min_sigma; rho = a(W_rho omega), where a
     is a sigmoid for the gates of the previous mean and of one, and the soft staircase for the step.
@@ -114,15 +114,15 @@ class Weighter(nn.Module):
         """Weigh the building blocks.
 
         Args:
-            queries: of one target sentence in each row, in their order, `(rows, width, query_dim)`.
+            queries: one target sentence per row, in order, `(rows, width, query_dim)`.
             hidden: the GRU's state before them, `(rows, hidden_dim)`.
 
         Returns:
-            what to do with the gaze, float32 or better; the GRU's state after each query,
+            how to move the gaze, float32 or better; the GRU's state after each query,
             `(rows, width, hidden_dim)`.
         """
         omega, _ = self.gru(self.resize(queries).relu(), hidden.unsqueeze(0))
-        # Positions in half precision would miss their word.
+        # In half precision, positions would miss their word.
         blocks = exact_linear(self.blocks, omega)
         spread = exact_linear(self.spread, omega).squeeze(-1)
         gate_mean, step, gate_one = blocks.unbind(-1)
@@ -159,12 +159,13 @@ class Looked(NamedTuple):
 
 
 def look_along(gaze: Gaze, places: Places, mean: Tensor, mixing: Mixing | None = None) -> Looked:
-    """Let the queries of a sentence look at words one after the other.
+    """Attend to words with the queries of a sentence, one query after the other.
 
     mu_t = clamp(rho_t . {mean_{t-1}, 1 / (n - 1), 1}); lambda_t is the Gaussian of mu_t and sigma_t
-    at the words' places, divided by its sum, since an attender gives a probability mass function;
-    alpha_t is lambda_t, or mixed with content attention: % lambda_t + (1 - %) gamma_t; mean_t is
-    the average place of alpha_t. Nothing else depends on earlier queries: the loop is short.
+    at the words' places, normalised to sum to 1, since attention weights are a probability mass
+    function; alpha_t is lambda_t or, mixed with content attention, % lambda_t + (1 - %) gamma_t;
+    mean_t is the average place under alpha_t. Only this depends on earlier queries, so the loop is
+    short.
 
     Args:
         gaze: `(..., width, ...)`.
@@ -196,7 +197,7 @@ def look_along(gaze: Gaze, places: Places, mean: Tensor, mixing: Mixing | None =
 def show(
     look: Look, gaze: Gaze, places: Places, looked: Looked, mixing: Mixing | None = None
 ) -> None:
-    """Show what attention is made of, `NUMBERS` and `MAPS`; centre and spread in words."""
+    """Show the components of attention, `NUMBERS` and `MAPS`; centre and spread in words."""
     look("blocks", gaze.blocks)
     look("centre", looked.centre / places.step)
     look("spread", gaze.spread)
@@ -207,6 +208,6 @@ def show(
 
 
 def _others(mixing: Mixing) -> list[tuple[Tensor, Tensor] | None]:
-    """Of each query: (1 - %) gamma, `(..., num_keys)`, and %, `(..., 1)`."""
+    """For each query: (1 - %) gamma, `(..., num_keys)`, and %, `(..., 1)`."""
     share = mixing.location_share.unsqueeze(-1)
     return list(zip(((1 - share) * mixing.content).unbind(-2), share.unbind(-2)))

@@ -1,4 +1,4 @@
-"""Looking at what a model computes, without changing it: an observer is passed in and is told."""
+"""Observers: they are told what a model computes, without changing it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Look = Callable[[str, Tensor], None]
 
 
 class Observer:
-    """Is told what one depth loop computes, in this order; a subclass overrides what it needs.
+    """Is told what one depth loop computes; a subclass overrides the methods it needs.
 
-    For each step: `halting`, then `step` unless no token takes it, then `saw` for every
-    intermediate result. Whoever is looked at computes the same as ever, though attention cannot be
-    fused then. Under activation checkpointing nothing but `halting` is shown, since the backward
-    pass would show it again.
+    Calls for each step: `halting`, then `step` unless no token takes it, then `saw` for every
+    intermediate result. An observed model computes the same as ever, though attention cannot be
+    fused then. Under activation checkpointing only `halting` is called, since the backward pass
+    would repeat the other calls.
 
     Attributes:
-        looks_inside: whether `saw` is wanted; without it attention stays fused.
+        looks_inside: whether `saw` is called; if not, attention stays fused.
     """
 
     looks_inside: bool = True
@@ -40,16 +40,16 @@ class Observer:
             name: "self_attention" or "cross_attention", a dot and "weights"
                 `(num_tokens, num_heads, top_k, num_keys)`, before dropout; these or "feed_forward",
                 a dot and "expert_indices" or "expert_weights" `(num_tokens, top_k)`; "gate"
-                `(num_tokens, embed_dim)`; "cross_attention", a dot and what attention by location
-                is made of: "blocks" `(num_tokens, num_heads, 3)`, "centre", "spread" and
+                `(num_tokens, embed_dim)`; "cross_attention", a dot and a component of location
+                attention: "blocks" `(num_tokens, num_heads, 3)`, "centre", "spread" and
                 "location_share" `(num_tokens, num_heads)`, "location" and "content"
-                `(num_tokens, num_heads, num_keys)`; or what another kind shows.
+                `(num_tokens, num_heads, num_keys)`; or a name that another kind uses.
             values: detached or not; the first axis is that of the tokens.
         """
 
 
 def within(look: Look | None, name: str) -> Look | None:
-    """What a part called `name` is given to show its own results with."""
+    """The `look` for a submodule called `name`: it prefixes the names of results."""
     if look is None:
         return None
     return lambda inner, values: look(f"{name}.{inner}", values)

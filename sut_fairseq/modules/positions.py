@@ -11,8 +11,8 @@ from torch import Tensor, nn
 def sinusoids(places: Tensor, embed_dim: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Sinusoids of positions (Vaswani et al. 2017), in the layout of tensor2tensor.
 
-    That of p is [sin(p f_0), ..., sin(p f_{n-1}), cos(p f_0), ...] with frequencies that fall
-    geometrically from 1 to 1/10,000, and a 0 at the end if `embed_dim` is odd.
+    The embedding of p is [sin(p f_0), ..., sin(p f_{n-1}), cos(p f_0), ...] with frequencies
+    that fall geometrically from 1 to 1/10,000, and a 0 at the end if `embed_dim` is odd.
 
     Args:
         places: any whole numbers, `(n,)`.
@@ -34,7 +34,7 @@ class SinusoidalPositions(nn.Module):
 
     Args:
         embed_dim: size of an embedding.
-        max_positions: greatest length of a sentence; longer ones cost a new table in each call.
+        max_positions: greatest length of a sentence; longer ones need a new table in each call.
         first: position of a sentence's first token. fairseq counts from the padding index + 1.
     """
 
@@ -56,7 +56,7 @@ class SinusoidalPositions(nn.Module):
         table = self.table
         length = padding_mask.shape[1]
         if length >= table.shape[0]:
-            # Made where it is needed: a CUDA graph cannot wait for a copy.
+            # Made on the device that needs it: a CUDA graph cannot wait for a copy.
             table = self._build(length, table.device).to(table.dtype)
         real = ~padding_mask
         place = (real.cumsum(dim=1) * real)[:, offset:]

@@ -1,4 +1,4 @@
-"""Where half precision would not do: softmax, positions, and what halting and routing add up."""
+"""What half precision is too coarse for: softmax, positions, and sums of halting and routing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-# Numbers of float32 in the widest vector register of a CPU (AVX-512).
+# Number of float32 values in the widest vector register of a CPU (AVX-512).
 _REGISTER = 16
 
 
@@ -21,7 +21,7 @@ def exact(values: Tensor) -> Tensor:
 
 
 def exact_linear(layer: nn.Linear, values: Tensor) -> Tensor:
-    """What the layer makes of the values, computed in float32 or better.
+    """The layer's output for the values, computed in float32 or better.
 
     `exact(layer(values))` would come too late: autocast has rounded the layer's result by then.
     """
@@ -36,9 +36,9 @@ def exact_linear(layer: nn.Linear, values: Tensor) -> Tensor:
 def exact_softmax(scores: Tensor) -> Tensor:
     """Softmax along the last axis, in float32 or better.
 
-    On a CPU torch's softmax takes up to ten times as long along a last axis shorter than a vector
-    register as along a first one; the sentences of formal languages, and retrievals, are so short.
-    There the result is a transposed view of contiguous memory.
+    On a CPU, torch's softmax takes up to ten times as long along a last axis shorter than a vector
+    register as along a first one; sentences of formal languages, and retrievals, are that short. In
+    this case the result is a transposed view of contiguous memory.
 
     Args:
         scores: `(..., num)`, in any precision; hidden ones are so low that their weight is 0.

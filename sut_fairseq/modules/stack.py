@@ -1,4 +1,4 @@
-"""The depth loop: one block, run several steps, each token until it halts."""
+"""The depth loop: one block, applied to each token for several steps or until it halts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StackOutput(NamedTuple):
     """What the loop returns.
 
     Attributes:
-        states: what is read out of each token (with stick-breaking its expected halted state),
+        states: the read-out of each token (with stick-breaking its expected halted state),
             `(batch, length, embed_dim)`; at padding the input, normalised like the rest.
         routing: sums over all steps for each routed module, by its name in the block; empty in
             incremental decoding, where nothing is learned.
@@ -54,17 +54,17 @@ class Stack(nn.Module):
     Args:
         block: the shared block.
         num_steps: number of steps, at least 1; the weights do not depend on it.
-        halting: the halting kind; None: a fixed depth. With one step a unit that predicts after a
-            step is never asked, and its parameters get no gradient.
+        halting: the halting kind; None: a fixed depth. With one step, a unit that predicts after a
+            step is never used, and its parameters get no gradient.
         final_norm: applied to the result (pre-norm blocks need it); None: nothing.
         checkpoint_activations: recompute each step in the backward pass instead of keeping its
             activations.
-        layout: how tokens that are padding or have halted are left out, "compact" or "masked"
-            (see `tokens`), or "auto": masked where reading their number would cost more than
-            computing them, in training on a GPU, and under `torch.compile`; else compact.
+        layout: how padding and halted tokens are left out, "compact" or "masked" (see `tokens`), or
+            "auto": masked in training on a GPU, where reading their number would cost more than
+            computing them, and under `torch.compile`; else compact.
 
     Raises:
-        InputError: if `num_steps` is less than 1, or for a layout that there is not.
+        InputError: if `num_steps` is less than 1, or for an unknown layout.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Stack(nn.Module):
             padding_mask: True at padding, `(batch, length)`.
             cross_memory: keys and values of cross-attention.
             cache: earlier positions in incremental decoding; `states` are then the positions that
-                follow them, and the cache holds these as well afterwards.
+                follow them, which are added to the cache.
             num_steps: number of steps of this call; None: the stack's own.
             observer: is told what is computed.
 
@@ -154,7 +154,7 @@ class Stack(nn.Module):
         cross_memory: Memory | None,
         observer: Observer | None,
     ) -> tuple[Tensor, Tensor, dict[str, RouterCalls]]:
-        """One step for the active tokens: their h and what is read out, routers' calls."""
+        """Run one step for the active tokens: their h, their read-out and the routers' calls."""
         inputs = (hidden, course.tokens, course.state, memory, cross_memory, course.run(hidden))
         if self.checkpoint_activations and self.training:
             output: tuple[Tensor, Tensor, dict[str, RouterCalls]] = checkpoint(
@@ -191,7 +191,7 @@ class Stack(nn.Module):
         """Why a training step cannot be recorded as a CUDA graph; None: it can.
 
         Args:
-            dtype: what matrix products are computed in.
+            dtype: the dtype of matrix products.
         """
         if self.layout == "compact":
             return "needs shapes that do not depend on values: drop --token-layout compact"
@@ -200,7 +200,7 @@ class Stack(nn.Module):
         return None
 
     def cross_memory(self, states: Tensor, padding_mask: Tensor) -> Memory:
-        """Keys and values of cross-attention, once for all steps.
+        """Keys and values of cross-attention, computed once for all steps.
 
         Args:
             states: the encoder's states, `(batch, source_length, source_dim)`.

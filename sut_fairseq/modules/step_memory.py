@@ -1,4 +1,4 @@
-"""What tokens show each other from step to step: states, their keys and values, the cache."""
+"""What tokens attend to in each step: states, their keys and values, the cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 class StepMemory:
-    """The states of all tokens during one call of the depth loop, and what is attended to.
+    """The states of all tokens during one call of the depth loop, and their keys and values.
 
     Between two steps only the tokens that took the last one have changed: the keys and values of
     the others are kept.
@@ -24,7 +24,7 @@ class StepMemory:
         states: inputs of the first step, `(batch, length, embed_dim)`.
         tokens: the tokens that are not padding.
         padding_mask: True at padding, `(batch, length)`; None: no padding.
-        cache: earlier positions in incremental decoding; gets the present ones.
+        cache: earlier positions in incremental decoding; the new ones are added to it.
         shows_read_out: see `Halting`.
 
     Attributes:
@@ -47,15 +47,15 @@ class StepMemory:
         self._shows_read_out = shows_read_out
         self._changed = tokens
         self._keys_values: KeysValues | None = None
-        self._shown = tokens.take(states)  # what others attend to of `_changed`
+        self._shown = tokens.take(states)  # states of `_changed` that others attend to
         self._is_own = False  # the first grid is the caller's
         self.read_out = states
 
     def before(self, step: int, tokens: ActiveTokens) -> Memory | None:
-        """What `tokens` attend to in step `step` (from 0); None if there are none to attend."""
+        """What `tokens` attend to in step `step` (from 0); None if there are no `tokens`."""
         changed, shown = self._changed, self._shown
         if self._cache is None:
-            # Nobody else will look at the keys and values of a sentence that has halted.
+            # The keys and values of a sentence that has halted are never attended to again.
             changed, places = changed.in_sentences_of(tokens)
             shown = shown if places is None else shown.index_select(0, places)
         if len(changed) or self._keys_values is None:
@@ -71,12 +71,12 @@ class StepMemory:
         return Memory(keys, values, self._padding_mask)
 
     def put(self, tokens: ActiveTokens, hidden: Tensor, read_out: Tensor) -> None:
-        """Write down what a step made of `tokens`, both `(num_tokens, embed_dim)`.
+        """Store the results of a step for `tokens`, both `(num_tokens, embed_dim)`.
 
         Args:
-            tokens: who took the step.
+            tokens: the tokens that took the step.
             hidden: their new states.
-            read_out: what is read out of them.
+            read_out: their read-out.
         """
         overwrite = self._is_own and not torch.is_grad_enabled()
         self._is_own = True

@@ -1,11 +1,11 @@
 """The tokens of a padded batch that are still being computed, in two layouts.
 
-What works on one token at a time (projections, experts, norms, halting) takes a flat list of
-tokens, `(num_tokens, ...)`. `CompactTokens` list active tokens only: padding and halted tokens cost
-nothing, but how many there are must be read from the device. `MaskedTokens` list every token of
-the batch and remember who is active: shapes never change, so nothing waits for the device and
-`torch.compile` sees one graph with grouped experts (the loop over them breaks it, as does the GRU
-of a gaze that moves); of inactive tokens only the experts' work is saved.
+Operations on single tokens (projections, experts, norms, halting) take a flat list of tokens,
+`(num_tokens, ...)`. `CompactTokens` list active tokens only: padding and halted tokens cost
+nothing, but the number of tokens must be read from the device. `MaskedTokens` list every token of
+the batch and mark the active ones: shapes never change, so nothing waits for the device, and with
+grouped experts `torch.compile` sees one graph (the loop over experts breaks it, as does the GRU of
+a moving gaze); for inactive tokens only the experts' work is saved.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ActiveTokens(ABC):
     @property
     @abstractmethod
     def in_front(self) -> bool:
-        """Whether the tokens of each sentence are its first ones, none left out between them."""
+        """Whether the tokens of each sentence are its first ones, without gaps."""
 
     @abstractmethod
     def count(self) -> int | Tensor:
@@ -70,22 +70,22 @@ class ActiveTokens(ABC):
 
     @abstractmethod
     def weights(self, weights: Tensor | None, like: Tensor) -> Tensor | None:
-        """Weights of all tokens `(num_tokens,)` (None: 1, `like` gives the dtype), 0 if inactive.
+        """Weights of all tokens `(num_tokens,)`, 0 if inactive; None: 1, in the dtype of `like`.
 
-        None still means 1.
+        A result of None also means 1.
         """
 
     @abstractmethod
     def keep(self: _Own, running: Tensor) -> tuple[_Own, Tensor | None]:
-        """Go on with the tokens for which `running` `(num_tokens,)` is True.
+        """Keep the tokens for which `running` `(num_tokens,)` is True.
 
         Returns:
-            these tokens, and their places in the present list; None: the list stays the same.
+            these tokens, and their places in the old list; None: the list stays the same.
         """
 
     @abstractmethod
     def in_sentences_of(self: _Own, others: _Own) -> tuple[_Own, Tensor | None]:
-        """Those tokens whose sentence has a token in `others`, and their places as of `keep`."""
+        """Those tokens whose sentence has a token in `others`, and their places as in `keep`."""
 
     @abstractmethod
     def any_in_sentence(self, chosen: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class ActiveTokens(ABC):
 
     @abstractmethod
     def put(self, grid: Tensor, values: Tensor, *, overwrite: bool = False) -> Tensor:
-        """`(batch, length, ...)` with the active tokens' `(num_tokens, ...)` in their places.
+        """Write the active tokens' `(num_tokens, ...)` to their places in `(batch, length, ...)`.
 
         With `overwrite` the grid itself may be written to.
         """
@@ -175,7 +175,7 @@ class CompactTokens(ActiveTokens):
     def arrange(self, memory_rows: Tensor | None, num_memory_rows: int) -> Arrangement:
         if memory_rows is None:
             return self._by_own_row
-        # Every step of a depth loop asks for the same rows, for these tokens until one halts.
+        # All steps of a depth loop ask for the same rows, with these tokens until one halts.
         rows, arrangement = self._by_other_rows
         if rows is not memory_rows:
             arrangement = Arrangement.of(memory_rows[self.row], num_memory_rows, ascending=False)

@@ -1,4 +1,4 @@
-"""The words of dictionaries in a checkpoint, whose embeddings mean nothing without them."""
+"""Keeps dictionary words in a checkpoint, whose embeddings mean nothing without them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NAME = "words"  # the attribute of a model
 
 
 class TrainedWords(nn.Module):
-    """Keeps the words of a dictionary in a `state_dict`, and compares them where one is loaded.
+    """Keeps the words of a dictionary in a `state_dict`, and compares them on loading.
 
-    Otherwise a dictionary of the same size with other words would be taken for the one of training.
-    A word is kept as its CRC-32, enough to tell words apart. State dicts that say nothing of words,
-    like those of earlier versions, load as they are.
+    Otherwise a dictionary of the same size with other words would pass for the one of training. A
+    word is kept as its CRC-32, enough to tell words apart. State dicts without words, such as those
+    of earlier versions, load as they are.
 
     Args:
         words: of the data at hand, in the order of the dictionary.
@@ -35,7 +35,7 @@ class TrainedWords(nn.Module):
     def get_extra_state(self) -> Tensor:
         """CRC-32 of each word, `(num_words,)`.
 
-        64 bits, so that tools that average checkpoints by sums and whole quotients keep them.
+        In 64 bits, which tools that average checkpoints by sums and integer division preserve.
         """
         return torch.tensor([zlib.crc32(word.encode(errors="replace")) for word in self._words])
 
@@ -43,7 +43,7 @@ class TrainedWords(nn.Module):
         """Compare the words of a state dict with ours.
 
         Raises:
-            InputError: if there are more or less of them, or others.
+            InputError: if their number or any word differs.
         """
         ours = self.get_extra_state()
         if state.shape != ours.shape:

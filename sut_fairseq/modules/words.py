@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 class Words(NamedTuple):
-    """Words alone, moved to the left.
+    """The words alone, shifted to the left.
 
     Attributes:
-        tokens: `(batch, longest)`; where a sentence is shorter, what is no word of it follows.
+        tokens: `(batch, longest)`; in shorter sentences, tokens that are not words follow.
         lengths: number of words, `(batch,)`.
-        columns: where each of `tokens` stands in the batch they were taken from.
+        columns: column of each of `tokens` in the original batch.
     """
 
     tokens: Tensor
@@ -27,7 +27,7 @@ class Words(NamedTuple):
 
         Args:
             tokens: padded on either side, `(batch, length)`.
-            unread: the tokens that are no words, padding among them.
+            unread: the tokens that are not words, padding included.
         """
         is_unread = tokens.eq(unread[0])
         for token in unread[1:]:

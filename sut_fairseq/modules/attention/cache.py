@@ -13,13 +13,12 @@ class DecodingCache:
     """Keys and values of all earlier positions, one entry for each step that any of them took.
 
     The block is shared by all steps but its keys and values are not: at step l a token attends to
-    the states that earlier tokens had after step l - 1. A token that has halted has the same keys
-    and values from then on, so an entry for a step that nobody has taken yet would repeat the one
-    before: it is made when the first token comes that far. Cross-attention reads the same memory
-    at every step, so its keys and values are kept once; a gaze that moves along the positions moves
-    in each step by itself. Padding is not remembered: a target may be padded at its end, as fairseq
-    does it, but not at its start. Buffers are written in place, but copied before where gradients
-    are computed, which need them as they were.
+    the states that earlier tokens had after step l - 1. A token that has halted keeps its keys and
+    values, so an entry for a step that no token has taken yet would repeat the one before: it is
+    made when the first token gets that far. Cross-attention reads the same memory at every step,
+    so its keys and values are kept once; a moving gaze has its own state at each step. Padding is
+    not stored: a target may be padded at its end, as in fairseq, but not at its start. Buffers are
+    written in place, but copied first if gradients are computed, which need their old contents.
 
     Attributes:
         length: number of positions held.
@@ -40,7 +39,7 @@ class DecodingCache:
         return len(self._entries)
 
     def gaze(self, step: int) -> GazeState:
-        """Where the cross-attention of earlier positions has looked at one step, from 0."""
+        """Where the cross-attention of earlier positions looked in step `step`, from 0."""
         if step == len(self._gazes):
             self._gazes.append(GazeState())
         return self._gazes[step]
@@ -73,7 +72,7 @@ class DecodingCache:
         return Memory(held_keys[:, :, :end], held_values[:, :, :end], query_offset=self.length)
 
     def fill(self, step: int, keys: Tensor, values: Tensor) -> None:
-        """Write new positions that all halted before this step: it and all later ones are alike."""
+        """Write new positions that all halted before this step to it and to all later ones."""
         for later in range(step, max(step + 1, self.num_entries)):
             self.extend(later, keys, values)
 
@@ -84,7 +83,7 @@ class DecodingCache:
     def reorder(self, new_order: Tensor) -> None:
         """Select sentences (beams), `new_order` `(new_batch,)`, for all steps at once.
 
-        Beams that stay where they are are not copied, nor is room for positions to come.
+        Beams that keep their places are not copied, nor is unused capacity.
         """
         batch = self._entries[0][0].shape[0] if self._entries else None
         if new_order.numel() == batch and not torch.is_grad_enabled():
@@ -124,7 +123,7 @@ class DecodingCache:
 
 
 def _reordered(memory: Memory, new_order: Tensor) -> Memory:
-    """The memory for other beams: only who attends to what changes, until sentences are done."""
+    """The memory for reordered beams: only `rows` changes, until sentences are done."""
     num_rows = memory.keys.shape[0]
     rows = memory.rows
     if rows is None:

@@ -19,14 +19,14 @@ VALUE_MATRICES = ("shared", "own")
 
 
 def retrieval(num_retrievals: int, value_matrices: str) -> Retrieve:
-    """What the core of compositional attention retrieves with.
+    """The kind of retrieval for the core of compositional attention.
 
     Args:
         num_retrievals: R.
         value_matrices: "shared": all searches read the same R values; "own": each has R of its own.
     """
     if num_retrievals == 1:
-        return PairedHeads()  # the weights meet one value: torch's fused attention can do it
+        return PairedHeads()  # one value for each weight: torch's fused attention can do it
     return EveryValue() if value_matrices == "shared" else OwnValues(num_retrievals)
 
 
@@ -41,12 +41,12 @@ class ValueScores(nn.Module):
         num_searches: S.
         value_dim: size of what is retrieved.
         retrieval_dim: size of retrieval queries and keys.
-        kind: "dot-product" or "linear"; in the latter only the keys' part counts in the softmax.
-        bias: whether retrieval queries have a bias, a search's preference whatever the state. A
-            bias of the keys would add the same to all scores of a search.
+        kind: "dot-product" or "linear"; in the latter only the keys' part affects the softmax.
+        bias: whether retrieval queries have a bias, a search's preference regardless of the state.
+            A bias of the keys would add the same to all scores of a search.
 
     Raises:
-        InputError: for another kind, or if `retrieval_dim` is less than 1.
+        InputError: for an unknown kind, or if `retrieval_dim` is less than 1.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ValueScores(nn.Module):
             `(num_tokens, S, R)`; each row sums to 1.
         """
         queries = self.query(states).unflatten(-1, (self.num_searches, -1))
-        # Qb . (W r) = (W^T Qb) . r: projected are the S queries, not the S x R retrievals.
+        # Qb . (W r) = (W^T Qb) . r: only S queries are projected, not S x R retrievals.
         if self.linear is None:
             projected = torch.matmul(queries * self.retrieval_dim**-0.5, self.key.weight)
             scores = _dots(projected, retrieved)
@@ -92,7 +92,7 @@ class ValueScores(nn.Module):
         return exact_softmax(scores)
 
     def num_products(self, retrieved: Tensor) -> tuple[int, int]:
-        """Multiplications with weights; and of dot products and the sum that the scores are for."""
+        """Multiplications with weights; those of dot products and of the sum weighted by scores."""
         num_tokens, num_searches, _, value_dim = retrieved.shape
         if self.linear is None:
             with_weights = num_tokens * num_searches * self.retrieval_dim * value_dim
@@ -110,16 +110,16 @@ def _dots(projected: Tensor, retrieved: Tensor) -> Tensor:
 
 
 class CompositionalAttention(Attention):
-    """S searches meet R retrievals; each search weighs what it has retrieved (COMP Eq. 7-14).
+    """S searches, each with R retrievals that it weighs by their scores (COMP Eq. 7-14).
 
     Retrieval_ij = Search_i V_j, where Search_i are the weights of query-key pair i and V_j = X Wv_j
     is shared by all searches, or V_ij = X Wv_ij if each has its own. CAtt_i = sum_j score_ij
     Retrieval_ij with the scores of `ValueScores`, and the result is concat_i(CAtt_i) W_o. With
-    R = 1 there is nothing to choose. Weights are computed once for each search; none are held for
-    each search and retrieval.
+    R = 1 there is nothing to choose. Attention weights are computed and held once for each search,
+    not for each search and retrieval.
 
     Args:
-        core: search and retrieval, the latter as `retrieval` gives it.
+        core: search and retrieval, the latter as returned by `retrieval`.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
         num_searches, head_dim: S, and the size of queries and keys.
@@ -131,7 +131,7 @@ class CompositionalAttention(Attention):
         bias: whether all other projections have biases (those of `ValueScores` aside).
 
     Raises:
-        InputError: if a number is less than 1, or for kinds that there are not.
+        InputError: if a number is less than 1, or for an unknown kind.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class CompositionalAttention(Attention):
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Keys `(num_tokens, S, head_dim or 0)`, values `(num_tokens, R or S * R, value_dim)`."""
         values = self.value(states).unflatten(-1, (-1, self.value_dim))
-        if self.key is None:  # nobody reads them
+        if self.key is None:  # they are not read
             return states.new_empty(len(states), self.num_heads, 0), values
         return self.key(states).unflatten(-1, (-1, self.head_dim)), values
 
@@ -193,7 +193,7 @@ class CompositionalAttention(Attention):
         call_weights: Tensor | None = None,
         look: Look | None = None,
     ) -> tuple[Tensor, None]:
-        """See `Attention`; `look` is shown "value_scores" `(num_tokens, S, R)` too."""
+        """See `Attention`; `look` also receives "value_scores" `(num_tokens, S, R)`."""
         queries = self.query(states).view(-1, 1, self.num_heads, self.head_dim)
         retrieved = self.core(queries, tokens, memory, states, look).squeeze(1)
         if self.value_scores is None:

@@ -1,4 +1,4 @@
-"""Search and retrieval: what attention kinds compose."""
+"""Search and retrieval, the building blocks of attention kinds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class AttentionCore(nn.Module):
     and values, which are not repeated in memory: groups fold into the query axis.
 
     Args:
-        positions: the kind of scores, by how positions count in them (`positions`); None: not.
+        positions: the kind of scores: how positions count in them (`positions`); None: not at all.
         distribution: scores to weights (`distributions`), or a gaze that moves from query to query
-            of cross-attention, which must be the only group; None: softmax.
+            in cross-attention, with a single group of heads; None: softmax.
         retrieve: weights and values to context (`retrieve`); None: head by head.
         dropout: dropout of the weights (DropATT).
         causal: whether a query sees only keys at its own position and before.
@@ -70,11 +70,11 @@ class AttentionCore(nn.Module):
             tokens: where the queries stand in their sentences.
             memory: keys and values.
             states: what the queries were made from, `(num_tokens, embed_dim)`; some kinds of scores
-                look at them too.
-            look: is shown the "weights", see `Observer.saw`.
+                read them too.
+            look: receives the "weights", see `Observer.saw`.
 
         Returns:
-            `(num_tokens, top_k, num_heads, ...)`; what stands at the end is up to the retrieval.
+            `(num_tokens, top_k, num_heads, ...)`; the last axes depend on the retrieval.
         """
         if isinstance(self.distribution, MovingGaze):
             memory = memory.for_each_sentence()
@@ -140,7 +140,7 @@ class AttentionCore(nn.Module):
     def _can_fuse(self, queries: Tensor) -> bool:
         """Whether torch's fused attention computes the same, and not more slowly.
 
-        Its weights never appear. On a CPU it has no fused form with dropout.
+        It never gives out its weights. On a CPU it has no fused kernel with dropout.
         """
         dropout = self.training and self.dropout.p > 0
         plain = self.positions.fuses and self.distribution.fuses and self.retrieve.fuses
@@ -169,7 +169,7 @@ def _positions(tokens: ActiveTokens, arrangement: Arrangement, memory: Memory) -
 
 
 def _fused(queries: Tensor, memory: Memory, visible: Tensor | None, dropout: float) -> Tensor:
-    """The same for softmax of plain scores, head by head, by torch's kernels."""
+    """The context for softmax of plain scores, head by head, by torch's fused kernels."""
     mask = None
     if visible is not None:
         mask = hiding(visible, queries.dtype).unsqueeze(1)

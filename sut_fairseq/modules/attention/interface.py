@@ -1,4 +1,4 @@
-"""What every attention kind takes and gives, and what is attended to."""
+"""Interface of the attention kinds, and the memory that they attend to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Memory(NamedTuple):
             greater than 0 when earlier positions come from a cache).
         rows: row of keys and values that each sentence attends to, `(num_sentences,)`: the
             hypotheses of a beam share those of their source; None: each sentence has its own.
-        gaze: where earlier queries have looked, in incremental cross-attention; None: nobody asks.
+        gaze: where earlier queries have looked, in incremental cross-attention; None: not needed.
     """
 
     keys: Tensor
@@ -52,7 +52,7 @@ class Memory(NamedTuple):
 class Attention(nn.Module, ABC):
     """Base of the attention kinds.
 
-    `keys_values` stands apart from `forward` so that the keys and values of halted tokens, of an
+    `keys_values` is separate from `forward` so that the keys and values of halted tokens, of an
     encoder, and of earlier positions are computed once. A kind composes a search, which scores keys
     and divides by sqrt(head_dim), and a retrieval (`core`, `retrieve`).
 
@@ -67,7 +67,7 @@ class Attention(nn.Module, ABC):
         """Project `(num_tokens, source_dim)`.
 
         Returns:
-            keys `(num_tokens, num_heads, head_dim)`, not divided by anything, and values
+            keys `(num_tokens, num_heads, head_dim)`, not yet scaled, and values
             `(num_tokens, num_value_heads, value_dim)`.
         """
 
@@ -87,10 +87,10 @@ class Attention(nn.Module, ABC):
             tokens: where these tokens stand in their sentences.
             memory: what they attend to.
             call_weights: weight of each token in routing statistics, `(num_tokens,)`; None: 1.
-            look: is shown weights and routing, see `Observer.saw`.
+            look: receives weights and routing, see `Observer.saw`.
 
         Returns:
-            `(num_tokens, embed_dim)`, and the router's calls of a routed kind.
+            `(num_tokens, embed_dim)`, and the router's calls if the kind is routed.
         """
 
 

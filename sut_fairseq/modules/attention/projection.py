@@ -1,4 +1,4 @@
-"""Keys and values, projected alike by every attention kind of heads."""
+"""The key and value projections that the multi-head attention kinds share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class KeyValueProjection(Attention):
         source_dim: size of the states attended to.
         num_heads, head_dim: heads and their size.
         bias: whether both projections have biases.
-        reads_keys: whether anybody does; otherwise keys have no size, and no parameters.
+        reads_keys: whether keys are read; if not, they have size 0 and no parameters.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class KeyValueProjection(Attention):
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Project `(num_tokens, source_dim)`: -> two `(num_tokens, num_heads, head_dim)`.
 
-        Keys that nobody reads are `(num_tokens, num_heads, 0)`.
+        Keys that are not read are `(num_tokens, num_heads, 0)`.
         """
         values = self.value(states).view(-1, self.num_heads, self.head_dim)
         if self.key is None:

@@ -28,7 +28,7 @@ class Retrieve(ABC):
             values: `(rows, num_value_heads, num_keys, value_dim)`.
 
         Returns:
-            `(rows, num_heads, width, top_k, ...)`; what stands at the end depends on the kind.
+            `(rows, num_heads, width, top_k, ...)`; the last axes depend on the kind.
         """
 
     @abstractmethod
@@ -37,7 +37,7 @@ class Retrieve(ABC):
 
 
 class PairedHeads(Retrieve):
-    """Multi-head attention's: head i of the weights sums up head i of the values, or the only one.
+    """As in multi-head attention, head i of the weights sums head i of the values, or the only one.
 
     Returns `(rows, num_heads, width, top_k, value_dim)`.
     """
@@ -53,7 +53,7 @@ class PairedHeads(Retrieve):
 
 
 class EveryValue(Retrieve):
-    """Every head of the weights sums up every head of the values, in one product (COMP Eq. 10).
+    """Every head of the weights sums every head of the values, in one product (COMP Eq. 10).
 
     Returns `(rows, num_heads, width, top_k, num_value_heads, value_dim)`.
     """
@@ -71,9 +71,9 @@ class EveryValue(Retrieve):
 
 
 class OwnValues(Retrieve):
-    """Every head of the weights sums up several heads of the values that are its alone.
+    """Every head of the weights sums several heads of the values that no other head uses.
 
-    Those of head i come one after the other, from i * num_values on. Returns
+    Those of head i are consecutive, starting at i * num_values. Returns
     `(rows, num_heads, width, top_k, num_values, value_dim)`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Attention outside of a depth loop: sentences, or sets, attend within themselves at once."""
+"""Attention outside a depth loop: all tokens of a sentence, or set, attend to each other once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def attend_within(
     Args:
         attention: any kind whose source and target states have one size.
         states: `(batch, length, embed_dim)`, without padding.
-        look: is shown weights and more, see `Observer.saw`.
+        look: receives weights and more, see `Observer.saw`.
 
     Returns:
-        `(batch, length, embed_dim)`, and the router's calls of a routed kind.
+        `(batch, length, embed_dim)`, and the router's calls if the kind is routed.
     """
     grid = states.shape[:2]
     padding_mask = torch.zeros(grid, dtype=torch.bool, device=states.device)
-    layout = "masked" if states.is_cuda else "compact"  # nothing is left out: do not wait for it
+    layout = "masked" if states.is_cuda else "compact"  # all are active: no need to wait
     tokens = ActiveTokens.from_mask(~padding_mask, layout)
     flat = tokens.take(states)
     keys, values = (new.unflatten(0, grid).transpose(1, 2) for new in attention.keys_values(flat))

@@ -1,8 +1,8 @@
-"""Adaptive computation time (ACT), as Graves (2016) and as Dehghani et al. (2019) have it.
+"""Adaptive computation time (ACT), as in Graves (2016) and as in Dehghani et al. (2019).
 
 Either way a token has a read-out step T, the first at which its predictions add up to 1 - epsilon,
-and computes on after it: others attend to its newest state, not to its result. Only a sentence
-all of whose tokens have been read out need not be computed further (NDR App. A).
+and is still computed after it: others attend to its newest state, not to its result. A sentence
+stops only once all of its tokens have been read out (NDR App. A).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ActState(NamedTuple):
 
     Attributes:
         remaining: 1 - sum_{t' < t} p(t'), exactly 0 from step T + 1 on, float32 or better.
-        weight: weight of h(t) in the result, as far as it is known before the step.
+        weight: weight of h(t) in the result, as known before the step.
         accumulated: the result so far, `(num_tokens, embed_dim)`.
         remainder: R, if the loop ended with step t.
     """
@@ -39,11 +39,11 @@ class ActState(NamedTuple):
 
 
 class AdaptiveComputationTime(Halting[ActState]):
-    """What both variants share: the prediction and when to stop.
+    """The prediction and the stopping rule, which both variants share.
 
     Args:
         embed_dim: size of a token's state.
-        epsilon: what is left of the mass when a token stops, at most; in (0, 1).
+        epsilon: greatest mass that may be left when a token stops, in (0, 1).
 
     Raises:
         InputError: if `epsilon` is outside (0, 1).
@@ -58,7 +58,7 @@ class AdaptiveComputationTime(Halting[ActState]):
         self.output = nn.Linear(embed_dim, 1)
 
     def share(self, hidden: Tensor, remaining: Tensor) -> Tensor:
-        """What a step takes of the remaining mass, p (NDR Eq. 11-14), `(num_tokens,)`.
+        """The part p of the remaining mass that a step takes (NDR Eq. 11-14), `(num_tokens,)`.
 
         p^ = sigmoid(W h + b), but all that remains where no more than epsilon would be left.
         """
@@ -67,7 +67,7 @@ class AdaptiveComputationTime(Halting[ActState]):
 
     def computed(self, state: ActState, tokens: ActiveTokens, decoding: bool) -> Tensor | None:
         if decoding:
-            # A token to come may need more steps, and attends to this one at each of them.
+            # A later token may need more steps, and attends to this one at each of them.
             return None
         return tokens.any_in_sentence(state.remaining > 0)
 
@@ -136,6 +136,6 @@ class DehghaniHalting(AdaptiveComputationTime):
         self, hidden: Tensor, remaining: Tensor, result: Tensor, remainder: Tensor
     ) -> ActState:
         weight = self.share(hidden, remaining)
-        stops = weight == remaining  # once more, with weight 0, where it has stopped before
+        stops = weight == remaining  # again, with weight 0, if it has stopped before
         remainder = remainder + torch.where(stops, remaining, 0.0)
         return ActState(remaining, weight, result, remainder)

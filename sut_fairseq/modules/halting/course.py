@@ -1,4 +1,4 @@
-"""One call's way through the steps: who still runs, and what halting remembers of them."""
+"""One call of the depth loop: which tokens still run, and their halting state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Course(Generic[State]):
         halting: the kind.
         hidden: inputs of the first step, `(num_tokens, embed_dim)`.
         tokens: the tokens they belong to.
-        num_steps: number of steps there are.
+        num_steps: number of steps of the call.
         decoding: whether later tokens may attend to these ones.
         observer: is told the halting state before each step.
 
@@ -46,7 +46,7 @@ class Course(Generic[State]):
         self.state = halting.start(hidden)
 
     def advance(self, step: int, hidden: Tensor) -> Tensor:
-        """Find out who takes step `step` (from 0): h of these, `(num_tokens, embed_dim)`.
+        """Select the tokens that take step `step` (from 0): their h, `(num_tokens, embed_dim)`.
 
         Args:
             hidden: h after the last step, of the tokens that took it.

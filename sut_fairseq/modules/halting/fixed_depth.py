@@ -13,7 +13,7 @@ from sut_fairseq.modules.tokens import ActiveTokens
 
 
 class FixedDepthState(NamedTuple):
-    """Everybody reaches every step.
+    """Every token takes every step.
 
     Attributes:
         remaining: ones, `(num_tokens,)`, float32 or better.
@@ -23,7 +23,7 @@ class FixedDepthState(NamedTuple):
 
     @property
     def remainder(self) -> Tensor:
-        """Nothing is left over that was not meant for the last state, `(num_tokens,)`."""
+        """Zeros: all mass is meant for the last state, `(num_tokens,)`."""
         return self.remaining.new_zeros(self.remaining.shape)
 
     def select(self, chosen: Tensor) -> FixedDepthState:
@@ -32,7 +32,7 @@ class FixedDepthState(NamedTuple):
 
 
 class FixedDepth(Halting[FixedDepthState]):
-    """Runs every step for every token; what is read out is the last state, h_L."""
+    """Runs every step for every token; the read-out is the last state, h_L."""
 
     halts: ClassVar[bool] = False
     shows_read_out: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""What every halting kind takes and gives: when a token has been computed enough, what is read."""
+"""Interface of the halting kinds: when a token stops, and what is read out of it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Halting(nn.Module, ABC, Generic[State]):
     """Base of the halting kinds.
 
     The depth loop calls `start`, then for each step: `advance` and `computed` (not before the
-    first), `call_weights`, the block, and `read_out`. The loop knows the number of steps, and may
-    be called with another one than it was built with; `sums` is told that of each call.
+    first), `call_weights`, the block, and `read_out`. Only the loop knows the number of steps,
+    which may differ from call to call; `sums` is told that of each call.
 
     Attributes:
-        halts: whether tokens can take fewer steps than there are.
-        shows_read_out: whether others attend to what is read out of a token (stick-breaking: its
+        halts: whether tokens can stop before the last step.
+        shows_read_out: whether others attend to the read-out of a token (stick-breaking: its
             expected state); False: to its newest state.
         predicts_first_step: whether `start` or the first step already uses the unit's parameters.
     """
@@ -47,9 +47,9 @@ class Halting(nn.Module, ABC, Generic[State]):
 
     @abstractmethod
     def computed(self, state: State, tokens: ActiveTokens, decoding: bool) -> Tensor | None:
-        """Which tokens take the coming step, `(num_tokens,)`, bool; the others never come back.
+        """Which tokens take the coming step, `(num_tokens,)`, bool; the others stop for good.
 
-        None stands for all.
+        None means all.
 
         Args:
             state: the state before that step.
@@ -70,13 +70,13 @@ class Halting(nn.Module, ABC, Generic[State]):
     def call_weights(self, state: State) -> Tensor | None:
         """Weight of each token in the routing statistics of the coming step, `(num_tokens,)`.
 
-        None stands for 1.
+        None means 1.
         """
 
     @abstractmethod
     def never_halt(self) -> None:
-        """Let all tokens take all steps from now on: an untrained unit says nothing of costs."""
+        """Make all tokens take all steps from now on: an untrained unit says nothing about cost."""
 
     def sums(self, tokens: ActiveTokens, num_steps: int) -> Sums:
-        """What adds up the statistics of one call, for `tokens` and at most `num_steps` steps."""
+        """Accumulates the statistics of one call, for `tokens` and at most `num_steps` steps."""
         return HaltingSums(tokens.count(), num_steps)

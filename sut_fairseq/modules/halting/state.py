@@ -1,4 +1,4 @@
-"""What the depth loop, and whoever watches it, may know of a halting kind's state."""
+"""The part of a halting kind's state that the depth loop and its observers may read."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
     After step l the unit predicts a^_l = softmax(W_2 dropout(gelu(W_1 h_l + b_1)))_0; a token halts
     at l with probability a_l = a^_l prod_{l' < l} (1 - a^_l') (Eq. 2). W_2 starts at zero, so that
     the first prediction is 0.5. A token that has halted is no longer computed; others attend to
-    expected states, which then stand still.
+    expected states, which no longer change.
 
     Args:
         embed_dim: size of a token's state.
@@ -76,7 +76,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
     def advance(self, hidden: Tensor, state: StickBreakingState) -> StickBreakingState:
         """Predict whether tokens halt after the step that gave `hidden` (SUT Eq. 2)."""
         scores = self.output(self.dropout(F.gelu(self.input(hidden))))
-        # Along a short last axis it takes ten times as long on a CPU.
+        # On a CPU, log_softmax along a short last axis takes ten times as long.
         scores = scores.to(state.log_remaining.dtype).t().contiguous()
         log_halt, log_continue = scores.log_softmax(dim=0)
         halt_probability = (log_halt + state.log_remaining).exp().to(hidden.dtype)

@@ -11,7 +11,7 @@ from sut_fairseq.statistics import HaltingStatistics
 
 
 class Sums:
-    """What the depth loop tells; this one adds nothing up."""
+    """Receives events of the depth loop; this base class adds nothing up."""
 
     def run(self, tokens: ActiveTokens, state: HaltingState) -> None:
         """These tokens take a step; `state` is the one before it."""
@@ -32,7 +32,7 @@ class HaltingSums(Sums):
 
     Args:
         num_tokens: number of tokens before the first step.
-        num_steps: number of steps there are.
+        num_steps: number of steps of the call.
     """
 
     def __init__(self, num_tokens: int | Tensor, num_steps: int) -> None:
@@ -49,7 +49,7 @@ class HaltingSums(Sums):
         self._expected_depth = self._expected_depth + _sum(tokens, state.remaining)
 
     def stop(self, tokens: ActiveTokens, state: HaltingState, stopped: Tensor, step: int) -> None:
-        # The mass that a token keeps goes to the last of all steps.
+        # The mass that a token has left counts on the very last step.
         unused = _sum(tokens, state.remaining * stopped)
         self._expected_depth = self._expected_depth + unused * (self._num_steps - step)
         self._remainder = self._remainder + _sum(tokens, state.remainder * stopped)

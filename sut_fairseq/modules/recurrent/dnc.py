@@ -14,7 +14,7 @@ class DNC(nn.Module):
     Args:
         input_dim: size of a word's embedding.
         hidden_dim: size of the controller's state, and of the output.
-        memory: the cells.
+        memory: the external memory.
     """
 
     def __init__(self, input_dim: int, hidden_dim: int, memory: ExternalMemory) -> None:

@@ -16,7 +16,7 @@ from sut_fairseq.modules.recurrent.attenders.interface import Attender, Source, 
 class GRUEncoder(nn.Module):
     """A GRU with a residual connection from its inputs to its outputs: e_s = h_s + W x_s.
 
-    W brings a word's embedding to the size of a state; where both have one size there is none.
+    W brings a word's embedding to the size of a state; if their sizes are equal, there is no W.
 
     Args:
         input_dim: size of a word's embedding.
@@ -49,7 +49,7 @@ class GRUEncoder(nn.Module):
 
 
 class DecoderState(NamedTuple):
-    """What a decoder remembers of the tokens before; passed in and handed back.
+    """What a decoder remembers of earlier tokens; passed in and returned.
 
     Attributes:
         hidden: the GRU's state, `(batch, hidden_dim)`.
@@ -65,12 +65,12 @@ class DecoderState(NamedTuple):
 
 
 class GRUDecoder(nn.Module, ABC):
-    """Base of the decoders, which differ in what the attended source goes into.
+    """Base of the decoders, which differ in what they feed the attended source into.
 
     Args:
-        attender: where to look.
+        attender: decides where to look.
         hidden_dim: size of a state, of the decoder and of the source.
-        output_dim: size of what it gives for each token.
+        output_dim: size of the output for each token.
         dropout: of the encoder's last state, the bottleneck between encoder and decoder.
     """
 
@@ -101,8 +101,8 @@ class GRUDecoder(nn.Module, ABC):
         Args:
             inputs: embedded tokens, padded on the right, `(batch, width, input_dim)`.
             source: what is attended to.
-            state: what is known of the tokens before.
-            look: is shown what attention weights are made of, `(batch, width, ...)` each.
+            state: the state after the earlier tokens.
+            look: receives the components of attention weights, `(batch, width, ...)` each.
 
         Returns:
             outputs `(batch, width, output_dim)`, attention weights `(batch, width, num_keys)`, and
@@ -115,10 +115,10 @@ class GRUDecoder(nn.Module, ABC):
 
 
 class AttendAfter(GRUDecoder):
-    """Attends with the present state, and joins what it finds to the output.
+    """Attends with the current state, and joins what it finds with it for the output.
 
     d_t = GRU(x_t, d_{t-1}); g_t = sum over s of attender(k_s, d_t) e_s; output tanh(W [g_t; d_t])
-    (Luong et al. 2015). The GRU knows nothing of g, so that it runs over all tokens in one call.
+    (Luong et al. 2015). The GRU does not depend on g, so it runs over all tokens in one call.
 
     Args:
         input_dim: size of a token's embedding.
@@ -154,10 +154,10 @@ class AttendAfter(GRUDecoder):
 
 
 class AttendBefore(GRUDecoder):
-    """Attends with the state before, and reads what it finds together with the token.
+    """Attends with the previous state, and feeds the GRU what it finds together with the token.
 
     g_t = sum over s of attender(k_s, d_{t-1}) e_s; d_t = GRU([g_t; x_t], d_{t-1}); output d_t, or
-    a linear layer of it where it has another size (Bahdanau et al. 2015).
+    a linear layer of it if the sizes differ (Bahdanau et al. 2015).
 
     Args:
         input_dim: size of a token's embedding.

@@ -13,7 +13,7 @@ class LSTM(nn.Module):
 
     Args:
         input_dim: size of a word's embedding.
-        hidden_dim: size of the state of a layer, of each direction.
+        hidden_dim: size of a layer's state in each direction.
         num_layers: number of layers, at least 1.
         bidirectional: run every layer in both directions.
         dropout: between layers.

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_EPSILON = 1e-6  # added where an empty memory would divide by 0
+_EPSILON = 1e-6  # added where an empty memory would cause a division by 0
 
 
 class MemoryState(NamedTuple):
@@ -42,9 +42,9 @@ class ExternalMemory(nn.Module):
         num_cells: number of cells N.
         num_heads: number of read heads R.
         word_dim: size of a cell W.
-        masked: look cells up by the components that the controller chooses.
+        masked: cells are looked up by the components that the controller chooses.
         erased: a freed cell loses its content, not only its claim to be kept.
-        sharpened: the controller chooses how sharp a distribution that follows links is.
+        sharpened: the controller chooses how sharp the distributions that follow links are.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ExternalMemory(nn.Module):
         self.masked = masked
         self.erased = erased
         self.sharpened = sharpened
-        # By name what the controller says in a step; the write head comes first where there is one.
+        # Outputs of the controller in a step, by name; where there is a write head, it comes first.
         self._shapes: dict[str, tuple[int, ...]] = {
             "keys": (1 + num_heads, word_dim),
             "strengths": (1 + num_heads,),
@@ -82,7 +82,7 @@ class ExternalMemory(nn.Module):
 
     @property
     def interface_dim(self) -> int:
-        """Size of the vector that tells the memory what to do."""
+        """Size of the interface vector, which controls the memory."""
         return sum(torch.Size(shape).numel() for shape in self._shapes.values())
 
     def start(self, like: Tensor) -> MemoryState:
@@ -95,7 +95,7 @@ class ExternalMemory(nn.Module):
         """Write once, then read with every head.
 
         Args:
-            interface: what the controller says, `(batch, interface_dim)`.
+            interface: output of the controller, `(batch, interface_dim)`.
             before: the memory before this step.
 
         Returns:
@@ -157,7 +157,7 @@ def _look_up(cells: Tensor, keys: Tensor, strengths: Tensor, masks: Tensor) -> T
 
 
 def _allocation(usage: Tensor) -> Tensor:
-    """Where to write next: the least used cell as far as it is free, then the next, ..."""
+    """Where to write next: the least used cell to the extent that it is free, then the next, ..."""
     ascending, order = usage.sort(dim=1, stable=True)
     all_before_in_use = F.pad(ascending.cumprod(dim=1)[:, :-1], (1, 0), value=1.0)
     allocation = (1 - ascending) * all_before_in_use

@@ -1,4 +1,4 @@
-"""A stop that cannot count: the end comes when attention has arrived at the end of the source."""
+"""A stop gate that cannot count: the output ends when attention reaches the end of the source."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _CLEAR = 1e-4  # keeps log-odds finite
 
 
 class StopGate(nn.Module):
-    """The probability of the end token from where attention rests, and from nothing else.
+    """The probability of the end token from where attention is, and from nothing else.
 
     P(end) = sigmoid(a logit(m) + b logit(m') + c logit(m'') + d), where m is the attention on the
-    last source word, m' the same one token earlier, and m'' what was then on the word before the
-    last (m' where there is one word). So the end may come with the last word, as where sources end
-    with a full stop, or one token after it. The other words share the rest as their scores say.
+    last source word, m' the same one token earlier, and m'' the attention then on the word before
+    the last (m' if there is one word). So the end may come with the last word, as for sources that
+    end with a full stop, or one token later. The other words share the rest by their scores.
 
     The decoder's state, which can count tokens, has no part in it. No gradient flows from the end
-    into the attention either: attention that is shaped by the end learns to count, and leaps to
-    the last word after as many tokens as in training. It starts as P(end) = m.
+    into the attention either: attention trained by the end learns to count, and jumps to the
+    last word after as many tokens as in training. Initially, P(end) = m.
 
     Args:
         end: index of the end token.

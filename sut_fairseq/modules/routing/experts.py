@@ -1,4 +1,4 @@
-"""Per-expert linear maps around the order of a `Dispatch`, with two interchangeable backends."""
+"""Per-expert linear maps in the order of a `Dispatch`, with two interchangeable backends."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class _ExpertLinear(nn.Module):
     def _parameters_for(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """The input and the parameters in the dtype to compute in."""
         device = states.device.type
-        # The question whether autocast is on is an error on "meta", which has none.
+        # Asking whether autocast is on is an error on "meta", which has no autocast.
         if states.is_meta or not torch.is_autocast_enabled(device):
             return states, self.weight, self.bias
-        # Autocast does not know grouped_mm, so both backends cast by hand, alike.
+        # Autocast does not know grouped_mm, so both backends cast by hand, in the same way.
         dtype = torch.get_autocast_dtype(device)
         bias = None if self.bias is None else self.bias.to(dtype)
         return states.to(dtype), self.weight.to(dtype), bias
@@ -125,7 +125,7 @@ class ExpertOutput(_ExpertLinear):
     """From the experts back to the tokens: y = sum over the chosen experts of g (row W_e + b_e)."""
 
     def forward(self, rows: Tensor, expert_weights: Tensor, dispatch: Dispatch) -> Tensor:
-        """Apply to each row the map of its expert and add up what belongs to a token.
+        """Apply to each row the map of its expert and add up each token's results.
 
         Args:
             rows: in the order of `dispatch`, `(num_pairs, in_features)`.

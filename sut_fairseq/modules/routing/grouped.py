@@ -1,8 +1,8 @@
 """Expert products as one grouped matrix product: the backend for GPUs.
 
 Shapes depend on the number of tokens only, never on the routing decision, and nothing here waits
-for the device: a training step runs without synchronisation. (What torch's grouped_mm does in
-precisions and on devices that it has no kernel for is in `docs/benchmarks.md`.)
+for the device: a training step runs without synchronisation. (For what torch's grouped_mm
+does for precisions and devices without a kernel, see `docs/benchmarks.md`.)
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def _grouped(rows: Tensor, weight: Tensor, bias: Tensor | None, dispatch: Dispat
     product = _GroupedProduct.apply(rows, weight, dispatch.offsets, dispatch.outside)
     if bias is None:
         return product
-    # A product with one-hot rows: its gradient is one as well, where that of indexing would be a
-    # scattered addition. An inactive row is 0 everywhere.
+    # A product with one-hot rows: its gradient is a product too, while that of indexing would be a
+    # scattered addition. The row of an inactive token is all 0.
     one_hot = dispatch.experts.unsqueeze(1) == torch.arange(bias.shape[0], device=bias.device)
     return torch.addmm(product, one_hot.to(bias.dtype), bias)
 
 
 class _GroupedProduct(torch.autograd.Function):
-    """rows_e W_e, 0 where `outside` `(num_rows, 1)` is True, which is beyond the last segment.
+    """rows_e W_e, 0 where `outside` `(num_rows, 1)` is True: beyond the last segment.
 
     torch's grouped_mm leaves such rows undefined (0 times NaN is NaN), in its result and in the
-    gradient of its rows, takes only contiguous gradients, and can be compiled in bfloat16 alone.
-    Rows blanked around it by autograd would take 1.1 to 1.3 times as long, forward and backward, on
-    a CPU, and 1.7 times the memory (4,096 tokens of 512, 4 experts each, a quarter inactive).
+    gradient of its rows, takes only contiguous gradients, and can be compiled only in bfloat16.
+    Blanking rows with autograd would take 1.1 to 1.3 times as long, forward and backward, on a CPU,
+    and 1.7 times the memory (4,096 tokens of 512, 4 experts each, a quarter inactive).
     """
 
     @staticmethod
@@ -71,7 +71,7 @@ def _blank(rows: Tensor, outside: Tensor | None) -> Tensor:
     if outside is None:
         return rows
     if torch.compiler.is_compiling():
-        # torch 2.11 loses what is written in place while it traces a gradient of ours.
+        # torch 2.11 loses in-place writes while it traces the gradient of a custom function.
         return rows.masked_fill(outside, 0)
     return rows.masked_fill_(outside, 0)
 
@@ -89,7 +89,7 @@ def _product(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
         `(num_rows, out)`, or, with the transpose, a matrix for each segment
         `(num_segments, d, out)`.
     """
-    # torch's own shape function is for bfloat16.
+    # torch's own shape function supports only bfloat16.
     if torch.compiler.is_compiling() or (left.is_meta and left.dtype != torch.bfloat16):
         return _traced_product(left, right, offsets)
     return F.grouped_mm(left, right, offs=offsets)
@@ -119,7 +119,7 @@ def _product_shape(left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
 class _SortTokens(torch.autograd.Function):
     """tokens[dispatch.tokens]; the gradient of a token is summed over its choices in their order.
 
-    A gather with a sum, like `_Combine`'s: on a GPU scattered additions would be in no fixed order,
+    The backward pass is a gather with a sum: on a GPU scattered additions would be unordered,
     and forward and backward pass would take 1.5 times as long (H100, 16,384 tokens of 512 in
     bfloat16, 4 experts each: 0.35 instead of 0.23 ms).
     """
@@ -137,7 +137,7 @@ class _SortTokens(torch.autograd.Function):
 
 
 class _Combine(torch.autograd.Function):
-    """Sum of each token's rows with its weights, without a copy of the rows in token order.
+    """Weighted sum of each token's rows, without a copy of the rows in token order.
 
     With such a copy forward and backward pass take 1.6 times as long on an H100 (16,384 tokens of
     512 in bfloat16, 4 experts each: 0.74 instead of 0.47 ms), 1.9 times on a CPU (4,096 tokens),

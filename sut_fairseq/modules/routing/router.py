@@ -20,7 +20,7 @@ class Routing(NamedTuple):
     Attributes:
         expert_indices: chosen experts, `(num_tokens, top_k)`, int64.
         expert_weights: their weights, `(num_tokens, top_k)`; each row sums to 1.
-        calls: the decision as the statistics take it.
+        calls: the decision in the form that statistics need.
     """
 
     expert_indices: Tensor
@@ -28,7 +28,7 @@ class Routing(NamedTuple):
     calls: RouterCalls
 
     def show(self, look: Look | None) -> None:
-        """Show who was chosen, if somebody looks."""
+        """Show the chosen experts and their weights to `look`, if it is given."""
         if look is not None:
             look("expert_indices", self.expert_indices)
             look("expert_weights", self.expert_weights)

@@ -1,11 +1,10 @@
 """Expert products one expert after the other: the backend for CPUs, and for any dtype.
 
 Every product and every gradient is written to its place in a buffer for all experts: nothing is
-concatenated, and no expert has a gradient of its own that would have to be stacked. What the
-backward pass needs of the tokens it gathers again, expert by expert, into a scratch buffer that
-stays in the cache, so that neither the gathered input nor the output of all pairs is kept. Sums
-over the experts of a token run in a fixed order: results are reproducible, and depend on what else
-is in the batch only by rounding.
+concatenated, and no per-expert gradients have to be stacked. The backward pass gathers what it
+needs of the tokens again, expert by expert, into a scratch buffer that stays in the cache, so that
+neither the gathered input nor the output of all pairs is kept. Sums over the experts of a token run
+in a fixed order: results are reproducible, and the rest of the batch affects only their rounding.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _BLOCK = 512  # rows; see `_rows_in_blocks`
 class SegmentInput(torch.autograd.Function):
     """rows_e = x[tokens of e] W_e (+ b_e): `(num_tokens, d)` -> `(num_pairs, out)`, sorted.
 
-    Left to autograd it takes 1.8 times the memory and 1.04 times the time, forward and backward
+    With autograd alone it takes 1.8 times the memory and 1.04 times the time, forward and backward
     (4,096 tokens of 512, 4 of 24 experts each, on a CPU).
     """
 
@@ -68,7 +67,7 @@ class SegmentOutput(torch.autograd.Function):
     The products are not kept for the gradient of the weights g, which is
     (row W_e + b_e) . dy = row . (dy W_e^T) + b_e . dy, and dy W_e^T is needed anyway.
 
-    Left to autograd it takes 1.5 times the memory and 1.1 times the time, forward and backward
+    With autograd alone it takes 1.5 times the memory and 1.1 times the time, forward and backward
     (4,096 tokens of 512, 4 of 24 experts each, on a CPU).
     """
 
@@ -127,7 +126,7 @@ def _used(dispatch: Dispatch) -> Iterator[tuple[int, Tensor]]:
 
 
 def _scratch(like: Tensor, dispatch: Dispatch, width: int) -> Tensor:
-    """Room for the rows of the busiest expert."""
+    """A buffer for the rows of the busiest expert."""
     return like.new_empty(max(dispatch.sizes[:-1]), width)
 
 
@@ -139,7 +138,7 @@ def _accumulator(like: Tensor) -> Tensor:
 def _parameter_gradients(
     weight: Tensor, has_bias: bool, dispatch: Dispatch
 ) -> tuple[Tensor, Tensor | None]:
-    """Room for the gradients of all experts; those of experts without rows are 0 already."""
+    """Buffers for the gradients of all experts; those of experts without rows are 0 already."""
     weight_gradient = torch.empty_like(weight)
     for expert, size in enumerate(dispatch.sizes[:-1]):
         if size == 0:
@@ -200,12 +199,12 @@ def _product(
 
 
 def _rows_in_blocks(rows: Tensor) -> int:
-    """How many rows are multiplied in their own dtype; the others are in float32.
+    """How many rows are multiplied in their own dtype; the others in float32.
 
     On a CPU, torch leaves products in bfloat16 and float16 to oneDNN, which compiles a kernel for
     each shape. That takes several times as long as the product (4.5 ms against 0.4 for the gradient
-    of a matrix of 128 x 128 from 3,000 rows), and an expert has another number of rows in each
-    batch. Whole blocks have few shapes; the rest, in float32, needs no kernel of its own.
+    of a matrix of 128 x 128 from 3,000 rows), and the number of rows of an expert changes from
+    batch to batch. Whole blocks have few shapes; the rest, in float32, needs no kernel of its own.
     """
     num_rows = rows.shape[0]
     if rows.device.type == "cpu" and rows.dtype in (torch.bfloat16, torch.float16):

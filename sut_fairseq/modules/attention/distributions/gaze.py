@@ -22,13 +22,13 @@ from sut_fairseq.modules.precision import exact, exact_dtype
 
 
 class GazeState:
-    """What each head knows of the queries before, in one step of a decoder's depth loop.
+    """What each head remembers of earlier queries, in one step of a decoder's depth loop.
 
-    Filled by the first queries of incremental decoding, and changed by those that follow.
+    Set by the first queries of incremental decoding, and updated by later ones.
 
     Attributes:
         travelled: how far the average place of the last query's attention is from the gaze's
-            outset, `(batch, num_heads)`, 0 before the first query; None: there was none.
+            outset, `(batch, num_heads)`, 0 before the first query; None: no query yet.
         hidden: state of the weighter, `(batch, num_heads, hidden_dim)`; likewise.
     """
 
@@ -49,7 +49,7 @@ class Sentences(NamedTuple):
     Attributes:
         queries: `(rows, num_heads, width, head_dim)`.
         taken: True where there is a query, `(rows, width)`; None: everywhere.
-        in_front: whether those that there are stand before the empty places.
+        in_front: whether the queries come before all empty places.
         state: of the gaze before these queries; updated in place. None: not decoding
             incrementally.
         numbers: the sentences' rows in `state`, `(rows,)`; None: all, in order.
@@ -65,18 +65,18 @@ class Sentences(NamedTuple):
 
 
 class MovingGaze(nn.Module):
-    """Weights of queries that depend on where those before in the same sentence have looked.
+    """Attention weights that depend on where earlier queries of the same sentence have looked.
 
-    Each head is an attender of its own, with one weighter for all of them: its queries are q. Only
-    queries that take a step of the depth loop count in it.
+    Each head is an attender of its own, which reads the head's queries q; all heads share one
+    weighter. Only queries that take a step of the depth loop count in it.
 
     Args:
         head_dim: size of a query.
         hidden_dim: size of the weighter.
-        mixes: whether location is mixed with the softmax of scores (LOC 5.2), or alone (5.1).
+        mixes: whether location is mixed with the softmax of scores (LOC 5.2), or used alone (5.1).
 
     Attributes:
-        needs_positions, fuses: as of a `Distribution`.
+        needs_positions, fuses: as in `Distribution`.
     """
 
     needs_positions: ClassVar[bool] = False
@@ -90,7 +90,7 @@ class MovingGaze(nn.Module):
 
     @property
     def reads_scores(self) -> bool:
-        """Whether scores of the keys have a part in the weights."""
+        """Whether the weights depend on scores of the keys."""
         return self.location_share is not None
 
     def forward(
@@ -108,7 +108,7 @@ class MovingGaze(nn.Module):
             scores: if they are read, `(rows, num_heads, width, 1, num_keys)`.
             num_keys: number of keys, padding included.
             padding_mask: True where the key is padding, `(rows, num_keys)`; None: no padding.
-            look: is shown what weights are made of, `(rows, num_heads, width, ...)` each.
+            look: receives the components of the weights, `(rows, num_heads, width, ...)` each.
 
         Returns:
             weights `(rows, num_heads, width, 1, num_keys)`, of the dtype of the queries.
@@ -157,17 +157,17 @@ class MovingGaze(nn.Module):
 
 
 def _remember(sentences: Sentences, state: GazeState, travelled: Tensor, hidden: Tensor) -> None:
-    """Put down what is known after the last query of each sentence.
+    """Store the state after the last query of each sentence.
 
     Args:
         sentences: the queries.
-        state: what to change.
+        state: the state to update.
         travelled: before the first query and after each of them, `(rows, num_heads, 1 + width)`.
         hidden: likewise, `(rows, num_heads, 1 + width, hidden_dim)`.
     """
     taken, numbers = sentences.taken, sentences.numbers
     if taken is None:
-        travelled, hidden = travelled[..., -1], hidden[..., -1, :].contiguous()  # as cuDNN wants it
+        travelled, hidden = travelled[..., -1], hidden[..., -1, :].contiguous()  # cuDNN needs it
     else:
         last = taken.sum(dim=1)
         rows = torch.arange(len(last), device=last.device)
@@ -188,7 +188,7 @@ def _in_order(values: Tensor, order: Tensor) -> Tensor:
 
 
 def _places(like: Tensor, num_keys: int, padding_mask: Tensor | None) -> Places:
-    """Places of the words of each source sentence, wherever its padding stands, for all heads."""
+    """Places of the words of each source sentence, wherever its padding is, for all heads."""
     dtype = exact_dtype(like.dtype)
     if padding_mask is None:
         lengths = torch.full((1,), num_keys, dtype=dtype, device=like.device)

@@ -1,6 +1,6 @@
 """Geometric attention weights: each query takes the closest key that matches (NDR Eq. 6-8).
 
-`geometric_reference` says the same in the order of the paper's equations.
+`geometric_reference` computes the same in the order of the paper's equations.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.compiler import is_compiling
 from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.precision import exact
 
-# Elements that are worked on at a time: few enough to stay in a CPU's cache from pass to pass.
+# Elements processed at a time: few enough to stay in a CPU's cache from pass to pass.
 _PIECE = 1 << 18
 
-# exp(-50) stands for all that is smaller. Next to 1 it is nothing in float32, but unlike what it
-# stands for it never makes subnormal numbers, which a CPU handles ten times more slowly.
+# exp(-50) replaces all smaller values. Next to 1 it vanishes in float32 but, unlike the values that
+# it replaces, it never yields subnormal numbers, which a CPU handles ten times more slowly.
 _LOWEST = {torch.float32: -50.0, torch.float64: -700.0}
 
 
@@ -46,10 +46,10 @@ class Geometric(Distribution):
 
 
 def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tensor:
-    """Probability of each key to be the closest one that matches, in float32 or better.
+    """Probability that each key is the closest one that matches, in float32 or better.
 
-    With P_ij = sigmoid(score_ij) and S_ij the visible keys closer to i than j is, of two equally
-    close ones the right one first: A_ij = P_ij prod_{k in S_ij} (1 - P_ik); A_ii = 0.
+    With P_ij = sigmoid(score_ij) and S_ij the visible keys closer to i than j is, where of two
+    equally close keys the right one comes first: A_ij = P_ij prod_{k in S_ij} (1 - P_ik); A_ii = 0.
 
     Args:
         scores: `(batch, num_heads, width, top_k, num_keys)`.
@@ -57,9 +57,9 @@ def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tens
         positions: position of each query among the keys, `(batch or 1, width)`.
 
     Returns:
-        weights of the shape and dtype of `scores`; each row sums to at most 1, to rounding: in
-        float32 weights are off by up to about 1e-7 times a row's sum of -log(1 - P), which was
-        measured as 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation 20.
+        weights of the shape and dtype of `scores`; each row sums to at most 1, up to rounding:
+        in float32, weights are off by up to about 1e-7 times a row's sum of -log(1 - P); measured
+        errors were 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation 20.
     """
     order = _Order.of(positions, scores.shape[-1])
     return _Geometric.apply(exact(scores), visible, order).to(scores.dtype)
@@ -79,13 +79,13 @@ class _Geometric(torch.autograd.Function):
     With s_k = -log(1 - P_ik), 0 where k is i or hidden, and I_j = sum_{k < j} s_k: the keys closer
     than j reach from j to its mirror image 2 i - j, so that
     log A_ij = score_ij + (I_{2i-j+1} - I_{j+1} if j > i else I_j - I_{2i-j+1}),
-    indices beyond an end meaning that end. (log P_ij = score_ij - s_j is part of that.) The
-    gradient has the same form: with u = dA * A and its prefix sums U, key k is in S_ij of all that
-    lie further off, so that
+    with indices beyond an end clipped to it. (This includes log P_ij = score_ij - s_j.) The
+    gradient has the same form: with u = dA * A and its prefix sums U, key k is in S_ij of all keys
+    j further away, so that
     dlog(1 - P_ik) = U_N + (U_{2i-k+1} - U_{k+1} if k > i else U_k - U_{2i-k+1}).
 
-    Against `geometric_reference` in autograd a forward and backward pass is 1.2, 2.6 and 3.0 times
-    faster for 64, 256 and 1,024 keys on a CPU, in a third to a fifth of the memory.
+    Compared with `geometric_reference` in autograd, forward and backward pass are 1.2, 2.6 and 3.0
+    times faster for 64, 256 and 1,024 keys on a CPU, in a third to a fifth of the memory.
     """
 
     @staticmethod
@@ -168,8 +168,8 @@ def _negative_log_rest(score: Tensor) -> Tensor:
 
 
 def _prefix_sums(values: Tensor) -> Tensor:
-    """Sums of what stands before each place, `(..., n)`: -> `(..., n + 1)`."""
-    if is_compiling():  # which takes no part of a tensor as `out`
+    """Sums of the values before each place, `(..., n)`: -> `(..., n + 1)`."""
+    if is_compiling():  # torch.compile takes no slice as `out`
         return F.pad(values.cumsum(dim=-1), (1, 0))
     sums = values.new_empty(*values.shape[:-1], values.shape[-1] + 1)
     sums[..., 0] = 0
@@ -178,21 +178,21 @@ def _prefix_sums(values: Tensor) -> Tensor:
 
 
 def _to_scores(own: Tensor, rest: Tensor, score: Tensor, *, out: Tensor) -> None:
-    """Gradient of the scores from `own` of log P (d log P = 1 - P) and `rest` of log(1 - P).
+    """Gradient of the scores from those of log P, `own` (d log P = 1 - P), and log(1 - P), `rest`.
 
-    `rest` is used up.
+    `rest` is overwritten.
     """
     torch.addcmul(own, torch.sigmoid(score), rest.add_(own), value=-1, out=out)
 
 
 class _Order:
-    """Where queries stand among the keys, which decides what is closer.
+    """Positions of queries among the keys, which decide which keys are closer.
 
     Args:
         positions: position of each query, `(batch or 1, width)`.
         num_keys: number of keys.
-        first: position of the first query if the others follow one another in all rows: what
-            mirrored keys hold is then a view of a buffer; else it is gathered.
+        first: position of the first query if queries are consecutive in all rows: the values at
+            mirrored keys are then a view of a buffer; None: they are gathered.
     """
 
     def __init__(self, positions: Tensor, num_keys: int, first: int | None) -> None:
@@ -202,12 +202,12 @@ class _Order:
 
     @classmethod
     def of(cls, positions: Tensor, num_keys: int) -> _Order:
-        """Find out whether the queries follow one another, where that costs nothing.
+        """Find out whether the queries are consecutive, where that costs nothing.
 
-        Empty places at the end of a row say the position of column 0, and do not count.
+        Empty places at the end of a row have the position of column 0, and do not count.
         """
         first = None
-        # On a GPU the answer would have to be waited for.
+        # On a GPU this would have to wait for the device.
         if positions.device.type == "cpu" and positions.numel() and not is_compiling():
             first = int(positions[0, 0])
             expected = torch.arange(first, first + positions.shape[1])
@@ -216,7 +216,7 @@ class _Order:
         return cls(positions, num_keys, first)
 
     def hide(self, values: Tensor, visible: Tensor | None, rows: slice) -> Tensor:
-        """Set to 0, in place, what belongs to the query itself or to a hidden key.
+        """Set values to 0, in place, at the key of the query itself and at hidden keys.
 
         Args:
             values: `(batch, num_heads, queries, top_k, num_keys)`.
@@ -245,9 +245,9 @@ class _Order:
             is_right, mirrored = self._keys > self._of(rows), self._gathered(prefix, rows)
             before, after = 0, self.num_keys
         else:
-            # Keys before all these queries and keys after them need no question asked.
+            # Keys before or after all these queries need no comparison.
             before, after = self.first + rows.start, self.first + rows.stop
-            # (Not by the positions of any one sentence: it may be a short one.)
+            # (The positions of one sentence would not do here: it may be a short one.)
             is_right = self._keys[before:after] > self._keys[before:after].view(-1, 1, 1)
             mirrored = self._sheared(prefix, before)
             torch.sub(left[..., :before], mirrored[..., :before], out=out[..., :before])
@@ -262,7 +262,7 @@ class _Order:
         return torch.arange(self.num_keys, device=self.positions.device)
 
     def _of(self, rows: slice) -> Tensor:
-        """Positions that line up with scores, `(batch or 1, 1, queries, 1, 1)`."""
+        """Positions that broadcast with scores, `(batch or 1, 1, queries, 1, 1)`."""
         return self.positions[:, None, rows, None, None]
 
     def _gathered(self, prefix: Tensor, rows: slice) -> Tensor:
@@ -270,11 +270,11 @@ class _Order:
         return prefix.gather(-1, index.expand(*prefix.shape[:-1], self.num_keys))
 
     def _sheared(self, prefix: Tensor, first: int) -> Tensor:
-        """The same without an index: each row turned round, and two keys on for each query."""
+        """As `_gathered`, without an index: each row reversed, shifted by two keys per query."""
         *_, num_queries, top_k, _ = prefix.shape
         width = self.num_keys + 2 * num_queries
         buffer = prefix.new_empty(*prefix.shape[:-1], width)
-        # Column c holds prefix[last - c], or what the nearer end holds.
+        # Column c holds prefix[last - c], or the value at the nearer end.
         last = 2 * (first + num_queries) - 1
         start = min(max(last - self.num_keys, 0), width)
         stop = max(min(last + 1, width), start)

@@ -1,4 +1,4 @@
-"""What every kind of distribution takes and gives."""
+"""Interface of the kinds of distribution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Distribution(nn.Module, ABC):
 
     Attributes:
         needs_positions: whether `positions` are read; else they may be None.
-        fuses: whether torch's fused attention computes the same, which knows softmax alone.
+        fuses: whether torch's fused attention, which supports only softmax, computes the same.
     """
 
     needs_positions: ClassVar[bool] = False
@@ -30,6 +30,6 @@ class Distribution(nn.Module, ABC):
             positions: position of each query among the keys, `(rows or 1, width)`.
 
         Returns:
-            weights of the shape and dtype of `scores`: exactly 0 at hidden keys, but in rows that
-            see no key any finite ones.
+            weights of the shape and dtype of `scores`: exactly 0 at hidden keys; in rows that see
+            no key, any finite values.
         """

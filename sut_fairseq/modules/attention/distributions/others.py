@@ -1,4 +1,4 @@
-"""Softmax over the other tokens: nobody attends to itself."""
+"""Softmax over the other tokens: no token attends to itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sut_fairseq.modules.attention.distributions.softmax import softmax
 class OthersSoftmax(Distribution):
     """Softmax over all visible keys but the one at the query's position (COMP C.1).
 
-    A token that sees nobody else, such as the first one of a decoder, has weights of 0.
+    A token that sees no other, such as the first one of a decoder, has weights of 0.
     """
 
     needs_positions: ClassVar[bool] = True

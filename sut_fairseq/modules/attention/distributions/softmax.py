@@ -12,11 +12,11 @@ from sut_fairseq.modules.precision import exact_softmax
 
 
 def hiding(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to scores to hide keys: 0 where `visible` is True, else a very low number.
+    """Mask to add to scores to hide keys: 0 where `visible` is True, else a very low number.
 
     It is so low that the weight is exactly 0, as with -inf, but a row without any visible key
-    (padding, an empty sentence) stays finite: it would not with -inf, nor with the least finite
-    number and a score added to it.
+    (padding, an empty sentence) stays finite. It would not with -inf, nor with the lowest finite
+    number once a score is added to it.
     """
     lowest = torch.finfo(dtype).min / 2
     return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, lowest)

@@ -1,1 +1,1 @@
-"""Kinds of scores: how positions count beside content; see `interface`."""
+"""Kinds of scores: how positions count besides content; see `interface`."""

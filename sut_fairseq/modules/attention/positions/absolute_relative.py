@@ -14,9 +14,9 @@ from sut_fairseq.modules.initialization import xavier_linear
 class AbsoluteRelativePositions(TransformerXLPositions):
     """A choice between absolute and relative positions for each query and head (NDR Eq. 16-17).
 
-    As `TransformerXLPositions`, with r_i p_{i-j} + (1 - r_i) p_j in the place of p_{i-j}, where
-    r_i = sigmoid(w_ar . h_i + b_ar) and sentences count from 0. Each head has its own r, as in the
-    authors' code; the paper prints one for all heads.
+    As `TransformerXLPositions`, with r_i p_{i-j} + (1 - r_i) p_j in place of p_{i-j}, where
+    r_i = sigmoid(w_ar . h_i + b_ar) and j counts from 0 in each sentence. Each head has its own
+    r, as in the authors' code; the paper prints one for all heads.
     """
 
     def __init__(

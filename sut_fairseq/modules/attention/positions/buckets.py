@@ -19,7 +19,7 @@ class RelativeBuckets(Scores):
 
     Args:
         num_heads: number of heads that have biases of their own.
-        num_buckets: number of buckets, shared out between both directions unless causal.
+        num_buckets: number of buckets, divided between both directions unless causal.
         max_distance: distance from which all offsets share a bucket.
         causal: whether only earlier keys are visible, so that all buckets look backwards.
     """

@@ -18,9 +18,9 @@ def by_key(by_offset: Tensor, first: Tensor, num_keys: int, *, may_clip: bool) -
     Args:
         by_offset: `(batch, num_heads, width, top_k, num_offsets)`.
         first: key that offset number 0 points at, `(batch or 1, width)`; keys beyond the outermost
-            offsets get the scores of these.
+            offsets get the score of the nearer one.
         num_keys: number of keys.
-        may_clip: whether there can be keys beyond them that have a gradient.
+        may_clip: whether keys beyond the outermost offsets can have a gradient.
 
     Returns:
         `(batch, num_heads, width, top_k, num_keys)`.
@@ -36,11 +36,11 @@ def by_key(by_offset: Tensor, first: Tensor, num_keys: int, *, may_clip: bool) -
 
 
 def _as_product(by_offset: Tensor, first: Tensor, num_keys: int) -> Tensor:
-    """`by_key` as a matrix product with the one-hot offset of each key, alike in all rows.
+    """`by_key` as a matrix product with the one-hot offset of each key, the same in all rows.
 
-    One term of each sum is not 0, so the scores are exact. With up to 9 offsets, forward and
-    backward pass take a third to two thirds of a gather's time, with 33 about as long, as long as
-    the one-hot matrices are at most half as large as the scores.
+    Each sum has a single nonzero term, so the scores are exact. With up to 9 offsets, forward and
+    backward pass take a third to two thirds of a gather's time, with 33 about the same, if the
+    one-hot matrices are at most half as large as the scores.
     """
     number = _number(by_offset, first, num_keys).transpose(0, 1)
     offsets = torch.arange(by_offset.shape[-1], device=first.device)
@@ -70,13 +70,12 @@ def _number(by_offset: Tensor, first: Tensor, num_keys: int) -> Tensor:
 
 
 class _ByKey(torch.autograd.Function):
-    """See `by_key`. The gradient is a gather too, not a scattered addition, but for the outermost
-    offsets, which sum up all that was clipped to them.
+    """`by_key` with a gradient that is a gather too, not a scattered addition.
 
-    For a window of 64 in sentences of 1,024 tokens forward and backward pass take 1.7 times as long
-    without it on a CPU, and in bfloat16 on an H100 15 times (256 tokens: 4 times); in float32
-    there they would be faster, but the order of the additions would vary. It takes up to 1.9 times
-    the memory.
+    Only the outermost offsets sum the gradients of all keys clipped to them. Without this, forward
+    and backward pass for a window of 64 in sentences of 1,024 tokens take 1.7 times as long on a
+    CPU, and 15 times in bfloat16 on an H100 (256 tokens: 4 times); in float32 on an H100 they would
+    be faster, but the order of the additions would vary. It takes up to 1.9 times the memory.
     """
 
     @staticmethod

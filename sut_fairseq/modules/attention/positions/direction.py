@@ -45,7 +45,7 @@ class Direction(Scores):
         after, before = pairing.of_states.unsqueeze(3).to(queries.dtype).split(1, dim=-1)
         content = self.dropout(queries + of_heads(self.content_bias, queries))
         content = content * self.alpha.to(queries.dtype)
-        # One more product gives every key the score of keys before; the others' then differ.
+        # One more product gives every key the score of keys before; the difference is then added.
         top_k = queries.shape[3]
         queries = torch.cat([content, before.expand(*queries.shape[:4], 1)], dim=-1)
         keys = torch.cat([keys.to(queries.dtype), torch.ones_like(keys[..., :1])], dim=-1)

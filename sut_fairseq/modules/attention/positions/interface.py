@@ -1,4 +1,4 @@
-"""What every kind of scores takes and gives; products of queries and keys."""
+"""Interface of the kinds of scores; products of queries and keys."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Pairing(NamedTuple):
     Attributes:
         queries: `(rows, num_heads, width, top_k, head_dim)`.
         keys: `(rows, num_heads, num_keys, head_dim)`.
-        positions: position of each query among the keys, `(rows or 1, width)`; None where neither
-            scores nor distribution nor causality ask for it.
+        positions: position of each query among the keys, `(rows or 1, width)`; None if neither
+            scores nor distribution nor causality need it.
         furthest: upper bound of `positions`, so that only offsets that can occur are computed.
         padding_mask: True where the key is padding, `(rows, num_keys)`; None: no padding.
-        of_states: what the kind of scores itself read from the queries' states,
+        of_states: what `Scores.of_states` returned for the queries' states,
             `(rows, num_heads, width, size)`, or None.
     """
 
@@ -60,7 +60,7 @@ class Scores(nn.Module, ABC):
         return None
 
     def num_position_products(self, num_keys: int, furthest: int) -> int:
-        """Products of size head_dim that each query takes beside those with the keys."""
+        """Products of size head_dim that each query takes besides those with the keys."""
         return 0
 
 
@@ -77,7 +77,7 @@ def scaled_products(queries: Tensor, keys: Tensor, plus: Tensor | None = None) -
     """
     flat = queries.flatten(2, 3)
     keys = keys.to(queries.dtype).expand(flat.shape[0], -1, -1, -1).transpose(2, 3)
-    # Factor and sum are part of the matrix product and cost no pass; beta = 0 adds nothing.
+    # Factor and sum are part of the matrix product: no extra pass; beta = 0 adds nothing.
     added = flat.new_empty(()) if plus is None else plus.flatten(2, 3).flatten(0, 1)
     scores = torch.baddbmm(
         added,

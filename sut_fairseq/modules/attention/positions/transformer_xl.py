@@ -28,7 +28,7 @@ class TransformerXLPositions(Scores):
         embed_dim: size of a query's state and of a sinusoid.
         num_heads, head_dim: heads and their size.
         dropout: dropout of q + u and of q + v.
-        causal: whether only earlier keys are visible; what later ones would score is undefined.
+        causal: whether only earlier keys are visible; the scores of later ones are undefined.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TransformerXLPositions(Scores):
     def position_keys(self, places: Tensor, like: Tensor) -> Tensor:
         """W p for places `(n,)`: -> `(1, num_heads, n, head_dim)`."""
         dtype = self.position_key.weight.dtype
-        # Angles in half precision would tell far positions apart no longer.
+        # In half precision, angles would no longer tell far positions apart.
         table = sinusoids(places, self.embed_dim, exact_dtype(dtype)).to(dtype)
         keys = self.position_key(table).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
         return keys.to(like.dtype).unsqueeze(0)

@@ -19,8 +19,8 @@ class RelativeWindow(Scores):
     Args:
         num_heads: number of heads that have embeddings of their own.
         head_dim: size of a query.
-        window: W, the greatest offset that is told apart.
-        causal: whether only earlier keys are visible; what later ones would score is undefined.
+        window: W, the greatest offset with an embedding; greater ones are clipped to it.
+        causal: whether only earlier keys are visible; the scores of later ones are undefined.
     """
 
     def __init__(self, num_heads: int, head_dim: int, window: int, *, causal: bool = False) -> None:
@@ -35,7 +35,7 @@ class RelativeWindow(Scores):
         assert pairing.positions is not None
         lowest, highest = self._offsets(num_keys, furthest)
         embedding = self.embedding[:, lowest + self.window : highest + self.window + 1]
-        # No gradient comes back from later keys of a causal attention.
+        # In causal attention, no gradient comes back from later keys.
         may_clip = furthest > -lowest or (not self.causal and num_keys - 1 > highest)
         by_offset = scaled_products(queries, embedding.unsqueeze(0))
         scores = by_key(by_offset, pairing.positions + lowest, num_keys, may_clip=may_clip)

@@ -10,8 +10,8 @@ from sut_fairseq.modules.recurrent.attenders.interface import ContentAttender
 class AdditiveAttender(ContentAttender):
     """score = u . tanh(W k_s + V q_t) (Bahdanau et al. 2015; LOC Eq. 3).
 
-    LOC prints tanh of the two side by side; then the query would be a term that all keys share, and
-    softmax would cancel it. The sum is Bahdanau's.
+    LOC prints tanh of both, concatenated; the query would then be a term that all keys share,
+    which softmax cancels. The sum is Bahdanau's.
 
     Args:
         dim: size of queries, keys and the hidden layer.

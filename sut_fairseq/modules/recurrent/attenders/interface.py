@@ -1,4 +1,4 @@
-"""What every attender takes and gives (LOC section 4)."""
+"""Interface of the attenders (LOC section 4)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Source:
 
 
 class State(NamedTuple):
-    """What an attender remembers of the source and the queries before; passed in and handed back.
+    """What an attender remembers of the source and earlier queries; passed in and returned.
 
     Attributes:
-        place: how many there were.
-        mean: average position of the last one's attention, `(batch,)`; for attenders that move on.
+        place: number of earlier queries.
+        mean: average position of the last one's attention, `(batch,)`; if the gaze moves.
         hidden: state of the weighter, `(batch, hidden_dim)`; likewise.
-        keys: what the source is projected to, `(batch, num_keys, dim)`; None: it is not.
+        keys: the projected source, `(batch, num_keys, dim)`; None: it is not projected.
     """
 
     place: int = 0
@@ -57,7 +57,7 @@ class State(NamedTuple):
 class Attender(nn.Module, ABC):
     """Base of the attenders: queries and source to attention weights.
 
-    Nothing is kept on the module: what one query has to know of those before is in the state.
+    The module keeps nothing: all that a query needs to know of earlier ones is in the state.
     """
 
     def start(self, source: Source) -> State:
@@ -71,10 +71,10 @@ class Attender(nn.Module, ABC):
         """Attend.
 
         Args:
-            queries: consecutive ones of each target sentence, `(batch, width, dim)`.
+            queries: consecutive queries of each target sentence, `(batch, width, dim)`.
             source: what they attend to.
-            state: what is known of the queries before.
-            look: is shown what weights are made of, `(batch, width, ...)` each.
+            state: the state after the earlier queries.
+            look: receives the components of the weights, `(batch, width, ...)` each.
 
         Returns:
             weights `(batch, width, num_keys)`, float32 or better: each row sums to 1, and padding
@@ -83,7 +83,7 @@ class Attender(nn.Module, ABC):
 
     @abstractmethod
     def num_products(self, width: int, num_keys: int, dim: int) -> int:
-        """Multiplications of queries with keys, beside those of linear layers, in one sentence."""
+        """Multiplications of queries with keys, besides those of linear layers, in one sentence."""
 
 
 class ContentAttender(Attender):
@@ -93,7 +93,7 @@ class ContentAttender(Attender):
         return State(keys=self.keys(source.states))
 
     def keys(self, states: Tensor) -> Tensor | None:
-        """Project the source once for all queries, `(batch, num_keys, dim)`; None: do not."""
+        """Project the source once for all queries, `(batch, num_keys, dim)`; None: no need."""
         return None
 
     def forward(
@@ -110,7 +110,7 @@ class ContentAttender(Attender):
 
         Args:
             queries: `(batch, width, dim)`.
-            keys: of the source, as `keys` gives them, else its states; `(batch, num_keys, dim)`.
+            keys: the result of `keys` for the source, or its states; `(batch, num_keys, dim)`.
             place: number of the first query in its sentence, from 0.
 
         Returns:

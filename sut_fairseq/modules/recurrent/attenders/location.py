@@ -26,7 +26,7 @@ class LocationAttender(Attender):
         self.weighter = Weighter(dim, hidden_dim)
 
     def start(self, source: Source) -> State:
-        """Nobody has looked at a word yet."""
+        """The state before the first query, when no word has been looked at."""
         states = source.states
         hidden = states.new_zeros(len(states), self.weighter.gru.hidden_size)
         return State(mean=_places(source).outset, hidden=hidden)
@@ -44,7 +44,7 @@ class LocationAttender(Attender):
         mixing: Mixing | None,
         look: Look | None = None,
     ) -> tuple[Tensor, State]:
-        """As `forward`, mixed with content attention if there is any."""
+        """As `forward`, mixed with content attention if it is given."""
         assert state.mean is not None and state.hidden is not None, "`start` makes the first state"
         gaze, hidden = self.weighter(queries, state.hidden)
         places = _places(source)
@@ -56,7 +56,7 @@ class LocationAttender(Attender):
         return looked.weights, after
 
     def num_products(self, width: int, num_keys: int, dim: int) -> int:
-        return 0  # it looks at no key
+        return 0  # it reads no keys
 
 
 def _places(source: Source) -> Places:

@@ -19,7 +19,7 @@ from sut_fairseq.modules.recurrent.attenders.location import LocationAttender
 class MixAttender(Attender):
     """alpha = % lambda + (1 - %) gamma, % = sigmoid(w . q) (LOC 5.2).
 
-    The average position that lambda moves on from is that of the mixed attention alpha.
+    lambda moves on from the average position of the mixed attention alpha.
 
     Args:
         dim: size of queries.

@@ -30,7 +30,7 @@ class TransformerXLAttender(ContentAttender):
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
         width, num_keys, dim = queries.shape[1], keys.shape[1], keys.shape[2]
         queries = self.query(queries)
-        # Offsets s - t from key 0 at the last query to the last key at the first one.
+        # Offsets s - t from key 0 and the last query to the last key and the first query.
         offsets = torch.arange(1 - place - width, num_keys - place, device=keys.device)
         table = sinusoids(offsets, dim, exact_dtype(keys.dtype)).to(keys.dtype)
         by_offset = queries @ self.position(table).t()
