@@ -86,7 +86,7 @@ class HaltingStatistics(_Additive):
 
     @property
     def depth(self) -> Tensor:
-        """Number of steps run per token, in [1, num_steps], scalar."""
+        """Number of steps run per token, in [1, num_steps]; 0 without tokens, scalar."""
         return self.steps_run / self.tokens.clamp(min=1)
 
     @property

@@ -112,7 +112,7 @@ class DehghaniHalting(AdaptiveComputationTime):
     """ACT of the Universal Transformer (Dehghani et al. 2019, listings 1 and 2), "U" of NDR.
 
     p^(t) is predicted from h(t - 1), before step t; the weights w are p(t) as above, but a token
-    that has not stopped by itself before the last step gives that step its prediction only, and
+    that has not stopped by itself by the last step gives that step its prediction only, and
     has no remainder. The result is interpolated: o <- (1 - w) o + w h, from o = 0.
     """
 

@@ -17,7 +17,7 @@ from sut_fairseq.modules.tokens import ActiveTokens
 
 
 class StickBreakingState(NamedTuple):
-    """What stick-breaking remembers of each token; l is the number of steps run so far.
+    """What stick-breaking remembers of each token; l is the coming step.
 
     Attributes:
         log_remaining: log of 1 - sum_{l' < l} a_l', the probability of not having halted before

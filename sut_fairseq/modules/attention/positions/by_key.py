@@ -75,7 +75,7 @@ class _ByKey(torch.autograd.Function):
     Only the outermost offsets sum the gradients of all keys clipped to them. Without this, forward
     and backward pass for a window of 64 in sentences of 1,024 tokens take 1.7 times as long on a
     CPU, and 15 times in bfloat16 on an H100 (256 tokens: 4 times); in float32 on an H100 they would
-    be faster, but the order of the additions would vary. It takes up to 1.9 times the memory.
+    be faster, but in a varying order of additions. The gather takes up to 1.9 times the memory.
     """
 
     @staticmethod
