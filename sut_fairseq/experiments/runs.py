@@ -158,24 +158,23 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
         one if one.stage or one.outcome != "finished" else replace(one, outcome="prolonged")
         for one in record.sessions
     ]
-    before = _before_length(run, record).settings(machine)[""]
-    names = records.differing(record.trainings[""], before)
     return replace(
         record,
         updates=run.choice.updates,
         options=without_machine(dict(run.choice.own)),
         trainings=settings,
         sessions=sessions,
-        planned_before=[*record.planned_before, _plan_before(run, record, names)],
-        settings_changed=record.settings_changed or bool(names),
+        planned_before=[*record.planned_before, _plan_before(run, record, machine)],
+        settings_changed=record.settings_changed or not in_length,
     )
 
 
-def _plan_before(run: Run, record: Record, changed: list[str]) -> str:
-    """The old length of a run, the old values of the options that are `changed`, and until when."""
+def _plan_before(run: Run, record: Record, machine: Machine) -> str:
+    """The old length of a run, the old values of the options that change now, and until when."""
+    old = record.trainings[""]
+    changed = records.differing(old, _before_length(run, record).settings(machine)[""])
     if not changed:
         return record.planned
-    old = record.trainings[""]
     options = [" ".join(words({name: old.get(name)})) or f"no --{name}" for name in changed]
     until = f"until update {saved_updates(run.folder) or 0:,}"
     return f"{record.planned} with {', '.join(options)} {until}"
