@@ -1,72 +1,109 @@
-"""Training curves: a line for each run, a panel for each data set."""
+"""Training curves: a line for each training, a band over its seeds, a panel for each data set."""
 
 from __future__ import annotations
 
+import statistics
+import textwrap
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
 VALID = "valid"
 _COLUMNS = 3  # panels side by side
 _FEW = 12  # up to so many points of a curve are marked one by one
+_FAINT = 0.15  # opacity of bands
 
 
 class Curve(NamedTuple):
-    """The results of a run on a held-out set, as pairs of updates and value."""
+    """The results of a training on a held-out set, as pairs of updates and value for each seed."""
 
     panel: str
-    model: str
+    training: str
     subset: str
-    points: Sequence[tuple[int, float]]
+    seeds: Sequence[Sequence[tuple[int, float]]]
 
 
 @literal_text
-def draw(curves: Sequence[Curve], models: Sequence[str], measure: str, path: Path) -> None:
-    """Draw a measure by update.
+def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: Path) -> None:
+    """Draw a measure by update: the mean over seeds, and a band from the lowest to the highest.
 
-    All seeds of a model have one colour. Sets other than the validation set are dashed.
+    Each training has one colour. Sets other than the validation set are dashed.
 
     Args:
-        curves: of all runs.
-        models: in the order in which they take colours; those without a curve take none.
+        curves: of all trainings.
+        trainings: in the order in which they take colours; those without a curve take none.
         measure: what is drawn, in words.
         path: of the picture.
     """
     panels = list(dict.fromkeys(curve.panel for curve in curves))
-    drawn = {curve.model for curve in curves}
-    models = [model for model in models if model in drawn]
-    color_of = dict(zip(models, colors(len(models))))
+    drawn = {curve.training for curve in curves}
+    trainings = [training for training in trainings if training in drawn]
+    color_of = dict(zip(trainings, colors(len(trainings))))
     columns = min(len(panels), _COLUMNS)
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(0.8 + 4.4 * columns, 0.6 + 3.2 * rows), layout="constrained")
+    labels = [_lines(name) for name in trainings]
+    width = 0.07 * max(len(line) for label in labels for line in label.split("\n"))  # of the legend
+    size = (1.4 + 3.6 * columns + width, 0.6 + 3.2 * rows)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).flatten()
     for axes, panel in zip(grid, panels):
         for curve in curves:
             if curve.panel == panel:
-                axes.plot(
-                    *zip(*curve.points),
-                    color=color_of[curve.model],
-                    linestyle=_style(curve.subset),
-                    marker="." if len(curve.points) <= _FEW else "",
-                )
+                _draw_into(axes, curve, color_of[curve.training])
         axes.set_title(panel, fontsize="medium")
         axes.set_xlabel("updates")
+        axes.locator_params(axis="x", nbins=6)
         axes.grid(alpha=0.3)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     figure.axes[0].set_ylabel(measure)
-    handles = [Line2D([], [], color=color, label=name) for name, color in color_of.items()]
+    handles: list[Artist] = [
+        Line2D([], [], color=color, label=label) for color, label in zip(color_of.values(), labels)
+    ]
     subsets = list(dict.fromkeys(curve.subset for curve in curves))
     if subsets != [VALID]:
         handles += [
             Line2D([], [], color="gray", linestyle=_style(name), label=name) for name in subsets
         ]
+    if any(len(curve.seeds) > 1 for curve in curves):
+        handles.append(
+            Patch(color="gray", label="lowest to highest seed", alpha=_FAINT, linewidth=0)
+        )
     figure.legend(handles=handles, loc="outside right upper", fontsize="small")
     figure.savefig(path, dpi=120)
+
+
+def _draw_into(axes: Axes, curve: Curve, color: str) -> None:
+    """Draw one curve; where only some of the seeds have a value, these alone count."""
+    values: defaultdict[int, list[float]] = defaultdict(list)
+    for points in curve.seeds:
+        for update, value in points:
+            values[update].append(value)
+    updates = sorted(values)
+    axes.plot(
+        updates,
+        [statistics.fmean(values[update]) for update in updates],
+        color=color,
+        linestyle=_style(curve.subset),
+        marker="." if len(updates) <= _FEW else "",
+    )
+    if len(curve.seeds) > 1:
+        lowest = [min(values[update]) for update in updates]
+        highest = [max(values[update]) for update in updates]
+        axes.fill_between(updates, lowest, highest, color=color, alpha=_FAINT, linewidth=0)
+
+
+def _lines(name: str) -> str:
+    """A name for the legend, on several lines if it is long; an option stays whole."""
+    return textwrap.fill(name, 36, break_long_words=False, break_on_hyphens=False)
 
 
 def _style(subset: str) -> Literal["-", "--"]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.curves import TRAIN, read_curve
-from sut_fairseq.experiments.results import Evaluations, Group
+from sut_fairseq.experiments.results import Evaluations, Group, short_names
 from sut_fairseq.experiments.summaries import Table
 
 # Plotting modules are imported where they are used: matplotlib is an extra.
@@ -70,24 +72,37 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
 
     experiment = groups[0].experiment
     measure = experiment.metric
+    names = short_names(groups)
     curves = []
-    for group in groups:
+    for group, name in zip(groups, names):
         data = group.first.data.split or group.first.data.dataset
+        by_set: defaultdict[str, defaultdict[Path, list[tuple[int, float]]]]
+        by_set = defaultdict(lambda: defaultdict(list))
         for run in group.runs:
-            by_set: dict[str, list[tuple[int, float]]] = {}
             for point in read_curve(run):
                 if point.measure == measure and point.subset != TRAIN:
-                    by_set.setdefault(point.subset, []).append((point.update, point.value))
-            for subset, points in by_set.items():
-                curves.append(curve_plots.Curve(data, group.first.model, subset, points))
+                    by_set[point.subset][run].append((point.update, point.value))
+        for subset, by_run in by_set.items():
+            curves.append(curve_plots.Curve(data, name, subset, list(by_run.values())))
     if not curves:
         return False
     score = "" if measure.endswith("loss") else ", in per cent"
     with written_whole(path) as partial:
         words = measure.replace("_", " ") + score
-        # In the experiment's order, as in the summaries, so that a model has one colour per page.
-        curve_plots.draw(curves, list(experiment.models), words, partial)
+        curve_plots.draw(curves, _in_order_of_colors(groups, names), words, partial)
     return True
+
+
+def _in_order_of_colors(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
+    """Names of trainings: the first of every model in the experiment's order, then all others.
+
+    Summaries order the models likewise, so on a page with both these have one colour.
+    """
+    of_model: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for group, name in zip(groups, names):
+        of_model[group.first.model][name] = None
+    by_model = [list(of_model[model]) for model in groups[0].experiment.models]
+    return [name for round in zip_longest(*by_model) for name in round if name is not None]
 
 
 @missing_glyphs_named("sut-experiment")
@@ -104,10 +119,10 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     from sut_fairseq.analysis import trade_off_plots
 
     swept = [sweep for group in groups for sweep in group.sweeps()]
-    lengths = {sweep.group.first.length for sweep in swept}
+    names = short_names([sweep.group for sweep in swept])
     curves = [
-        trade_off_plots.Curve(" ".join(filter(None, (*_names(sweep, lengths), mode))), points)
-        for sweep in swept
+        trade_off_plots.Curve(_label(sweep, name, mode), points)
+        for sweep, name in zip(swept, names)
         for mode, points in _points(sweep).items()
     ]
     if not curves:
@@ -118,11 +133,10 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     return True
 
 
-def _names(sweep: Evaluations, lengths: Collection[str]) -> tuple[str, ...]:
-    """What distinguishes a sweep: also the length, if trainings of several lengths are drawn."""
-    record = sweep.group.first
-    length = f"({record.planned})" if len(lengths) > 1 else ""
-    return record.data.split, record.model, length, f"on {sweep.asked.subset}"
+def _label(sweep: Evaluations, name: str, mode: str) -> str:
+    """What distinguishes a sweep in one mode of a model with this name."""
+    split = sweep.group.first.data.split
+    return " ".join(filter(None, (split, name, f"on {sweep.asked.subset}", mode)))
 
 
 def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:

@@ -364,6 +364,27 @@ def test_models_have_the_colours_of_their_order_in_the_experiment(
     paths = [run(tmp_path, model, 1, {"all": 98.5}) for model in ("ndr", "lstm", "rel")]
     for path in paths:
         (path / "train.log").write_text(LOG)
+    assert legend_of(paths, tmp_path, monkeypatch) == [
+        name for name in reading.read("ctl").models if name in ("ndr", "lstm", "rel")
+    ]
+
+
+def test_trainings_of_one_model_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a curve, named by what is not the same in all; the first of each model lead."""
+    asked = [("ndr", 1, 5), ("lstm", 1, 5), ("ndr", 2, 5), ("ndr", 1, 8), ("ndr", 1, 9)]
+    paths = [run(tmp_path, name, seed, {"all": 9}, updates) for name, seed, updates in asked]
+    for path in paths:
+        (path / "train.log").write_text(LOG)
+    long = records.read_record(paths[-1])
+    records.write_record(paths[-1], replace(long, updates=None, size="paper", options={"lr": 1}))
+    names = ["ndr, small, 5 updates", "lstm", "ndr, small, 8 updates", "ndr, paper, --lr 1"]
+    assert legend_of(paths, tmp_path, monkeypatch) == [*names, "lowest to highest seed"]
+
+
+def legend_of(paths: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the legend of the runs' curves says."""
     figures = []
 
     def keep(figure: Figure, path: Path, **options: Any) -> None:
@@ -371,9 +392,8 @@ def test_models_have_the_colours_of_their_order_in_the_experiment(
         path.touch()
 
     monkeypatch.setattr(Figure, "savefig", keep)
-    assert draw_curves(results.collect(paths), tmp_path / "curves.png")
-    named = [text.get_text() for text in figures[0].legends[0].get_texts()]
-    assert named == [name for name in reading.read("ctl").models if name in ("ndr", "lstm", "rel")]
+    assert draw_curves(results.collect(paths), folder / "curves.png")
+    return [text.get_text() for text in figures[0].legends[0].get_texts()]
 
 
 def test_the_length_of_training_stands_once(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def draw_summary(text: str, path: Path) -> None:
 
 def draw_curves(text: str, path: Path) -> None:
     points = [(1, 3.0), (2, 2.0)]
-    curve_plots.draw([curve_plots.Curve(text, text, text, points)], [text], text, path)
+    curve_plots.draw([curve_plots.Curve(text, text, text, [points])], [text], text, path)
 
 
 def draw_scores(text: str, path: Path) -> None:
@@ -170,11 +170,27 @@ def test_fifteen_models_have_as_many_colors(tmp_path: Path, drawn: list[Figure])
     point = summary_plots.Point("3", 50.0, 1.0, None)
     series = [summary_plots.Series("one", name, [point]) for name in names]
     summary_plots.draw(series, ["3"], "title", "measure", tmp_path / "picture.svg")
-    curves = [curve_plots.Curve("one", name, "valid", [(1, 2.0), (2, 3.0)]) for name in names]
+    curves = [curve_plots.Curve("one", name, "valid", [[(1, 2.0), (2, 3.0)]]) for name in names]
     curve_plots.draw(curves, names, "measure", tmp_path / "picture.svg")
     for figure in drawn:
         handles = figure.legends[0].legend_handles
         assert len({to_hex(handle.get_color()) for handle in handles[:15]}) == 15
+
+
+def test_seeds_of_a_training_are_one_curve(tmp_path: Path, drawn: list[Figure]) -> None:
+    """Their mean and a band; where a seed has no value, the others alone."""
+    seeds = [[(1, 2.0), (2, 4.0)], [(1, 3.0), (2, 8.0), (3, 9.0)]]
+    alone = curve_plots.Curve("one", "ndr, long", "valid", seeds[:1])
+    curves = [curve_plots.Curve("one", "ndr, small", "valid", seeds), alone]
+    curve_plots.draw(curves, ["ndr, long", "ndr, small"], "measure", tmp_path / "picture.svg")
+    (axes,) = drawn[0].axes
+    assert [line.get_color() for line in axes.lines] == ["C1", "C0"]
+    assert axes.lines[0].get_xydata().tolist() == [[1, 2.5], [2, 6.0], [3, 9.0]]
+    (band,) = axes.collections
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
+    assert corners == {(1, 2), (1, 3), (2, 4), (2, 8), (3, 9)}
+    named = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert named == ["ndr, long", "ndr, small", "lowest to highest seed"]
 
 
 def test_only_finite_numbers_are_numbers(tmp_path: Path, drawn: list[Figure]) -> None:
