@@ -197,23 +197,37 @@ def write_rows(table: Table, path: Path) -> None:
 
 
 def markdown(table: Table) -> str:
-    """The table with an explanation of its columns, the costs, and the runs."""
+    """The scores, the costs and the runs."""
+    return f"{scores(table)}\n\n{costs_and_runs(table)}\n"
+
+
+def scores(table: Table) -> str:
+    """The table with an explanation of its columns."""
     grid = table.grid
     heads = ["model", *(column.title for column in grid.columns.values())]
     best = [_best(line) for line in zip(*table.cells)]
-    scores = [
+    lines = [
         [
             grid.rows[line[0].row],
             *(f"**{c}**" if c.mean and str(c) in top else str(c) for c, top in zip(line, best)),
         ]
         for line in table.cells
     ]
-    costs = [[grid.rows[line[0].row], *map(_costs, line)] for line in table.cells]
     parts = [
         f"Scores in per cent, of several seeds mean and deviation; the best of a column is bold. "
         f"{grid.budget.strip()}",
-        markdown_table([heads, *scores]),
+        markdown_table([heads, *lines]),
         "\n".join(_legend(table)),
+    ]
+    return "\n\n".join(parts)
+
+
+def costs_and_runs(table: Table) -> str:
+    """What a training example costs each model, seconds of training, and the runs."""
+    grid = table.grid
+    heads = ["model", *(column.title for column in grid.columns.values())]
+    costs = [[grid.rows[line[0].row], *map(_costs, line)] for line in table.cells]
+    parts = [
         "Millions of MACs for an example of the training set (mean of 64, forward pass, attention "
         "products included), millions of parameters, and seconds of training:",
         markdown_table([heads, *costs]),
@@ -227,7 +241,7 @@ def markdown(table: Table) -> str:
             for run, record in (cell.group.runs if cell.group else {}).items()
         ]
         parts += ["The runs:", markdown_table([head, *lines])]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
 def _best(cells: Sequence[Cell]) -> set[str]:

@@ -1,7 +1,8 @@
 """The pages of `docs/results`: a first table of all experiments, and a page for each of them.
 
 They are generated from the records of runs alone. What was tried, and what to make of it, is in
-`NOTES`, in a file for each experiment that its page includes.
+`NOTES`, in a file for each page: its first paragraph stands above tables and pictures, the rest
+below them.
 """
 
 from __future__ import annotations
@@ -107,20 +108,28 @@ def _matrix(groups: Sequence[Group], folder: Path, draw: Draw) -> str:
         f"`sut-experiment matrix --size {size}` makes these runs. The rows for programs: "
         f"[{rows}]({rows}).",
     ]
-    note = folder / NOTES / f"{MATRIX}.md"
-    if note.is_file():
-        parts.append(note.read_text(encoding="utf-8").strip())
-    parts += [f"![scores of all models on all tasks]({picture})", grid_results.markdown(table)]
-    return "\n\n".join(parts)
+    lead, notes = _note(folder, MATRIX)
+    parts += [*lead, f"![scores of all models on all tasks]({picture})"]
+    parts += [grid_results.scores(table), *notes]
+    parts += ["## Costs and runs", grid_results.costs_and_runs(table)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _note(folder: Path, name: str) -> tuple[list[str], list[str]]:
+    """The first paragraph of a page's note, and the rest under a title; empty lists for none."""
+    path = folder / NOTES / f"{name}.md"
+    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    lead, _, rest = text.partition("\n\n")
+    return [lead] if lead else [], [f"## Notes\n\n{rest.strip()}"] if rest else []
 
 
 def _index(found: Sequence[Found], folder: Path, present: set[str]) -> str:
-    """The first table, after the text of its note."""
-    note = folder / NOTES / INDEX
-    before = note.read_text(encoding="utf-8").rstrip() if note.is_file() else "# Results"
+    """The first table, and its note."""
+    lead, notes = _note(folder, "index")
     header = ("experiment", "result", "paper", "ours", "", "our size and budget", "paper's", "runs")
     lines = [header, *(_claim(one, present) for one in found)]
-    return f"{before}\n\n{report.markdown_table(lines)}\n\n{_counts(found)}\n"
+    parts = ["# Results", *lead, report.markdown_table(lines), _counts(found), *notes]
+    return "\n\n".join(parts) + "\n"
 
 
 def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
@@ -172,19 +181,22 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
         f"What it tests: {experiment.shows.strip()}. Paper: {experiment.paper}. Settings: "
         f"`sut-experiment show {experiment.name}`.",
     ]
-    note = folder / NOTES / f"{experiment.name}.md"
-    if note.is_file():
-        parts.append(note.read_text(encoding="utf-8").strip())
+    lead, notes = _note(folder, experiment.name)
+    parts += lead
     picture = PICTURES / f"{experiment.name}-curves.png"
     if draw.curves(groups, folder / picture):
         parts.append(f"![held-out {experiment.metric} by update]({picture})")
-    picture = PICTURES / f"{experiment.name}-trade-off.png"
-    if draw.trade_offs(groups, folder / picture):
-        parts.append(f"![score and seconds against skipped steps]({picture})")
     for table in tables(groups):
         picture = PICTURES / f"{experiment.name}-{table.name}.png"
         rows = picture.with_suffix(".csv")
         draw.table(table, folder / picture)
         write_cells(table, folder / rows)
-        parts.append(f"![{table.summary.title}]({picture})\n\n[CSV]({rows})")
-    return "\n\n".join(parts) + "\n\n" + report.folded(groups)
+        parts += [
+            report.summary_section(table),
+            f"![{table.summary.title}]({picture})",
+            f"[CSV]({rows})",
+        ]
+    picture = PICTURES / f"{experiment.name}-trade-off.png"
+    if draw.trade_offs(groups, folder / picture):
+        parts.append(f"![score and seconds against skipped steps]({picture})")
+    return "\n\n".join([*parts, *notes, report.folded(groups)])

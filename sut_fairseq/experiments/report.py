@@ -35,19 +35,18 @@ _COSTS = {
 def markdown(groups: Sequence[Group]) -> str:
     """The summaries, then a section for all runs with the same settings: command and results."""
     sections = [f"## {group.title}\n\n{_section(group)}" for group in groups]
-    return "\n\n".join([*map(_summary, tables(groups)), *sections]) + "\n"
+    return "\n\n".join([*map(summary_section, tables(groups)), *sections]) + "\n"
 
 
 def folded(groups: Sequence[Group]) -> str:
-    """The same with folded sections, in HTML: each shows its title and result until opened."""
+    """The sections folded, in HTML: each shows its title and result until opened."""
     sections = [
         # The attribute is for MkDocs; GitHub reads Markdown after a blank line anyway.
         f'<details markdown="1">\n<summary>{html.escape(_headline(group), quote=False)}</summary>'
         f"\n\n{_section(group)}\n\n</details>"
         for group in groups
     ]
-    parts = [*map(_summary, tables(groups)), f"## Runs\n\n{_FOLDED}", *sections]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([f"## Runs\n\n{_FOLDED}", *sections]) + "\n"
 
 
 def _headline(group: Group) -> str:
@@ -71,7 +70,7 @@ def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
     ]
 
 
-def _summary(table: Table) -> str:
+def summary_section(table: Table) -> str:
     """A table of the paper: our numbers with deviations, the paper's in brackets."""
     summary = table.summary
     splits = ", ".join(f"`{split}`" for split in summary.splits)

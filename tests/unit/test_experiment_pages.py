@@ -288,8 +288,8 @@ def test_pages(tmp_path: Path) -> None:
     (path / "train.log").write_text(LOG)
     folder = tmp_path / "results"
     (folder / "notes").mkdir(parents=True)
-    (folder / "notes" / "ctl.md").write_text("A longer training did not help.\n")
-    (folder / "notes" / "index.md").write_text("# Our results\n")
+    (folder / "notes" / "ctl.md").write_text("It works.\n\nA longer training did not help.\n")
+    (folder / "notes" / "index.md").write_text("Ours.\n")
     drawn = []
 
     def draw_curves(groups: Any, picture: Path) -> bool:
@@ -301,7 +301,8 @@ def test_pages(tmp_path: Path) -> None:
     )
     assert [one.name for one in written] == ["index.md", "ctl.md"]
     index = (folder / "index.md").read_text()
-    assert index.startswith("# Our results\n\n| experiment | result | paper | ours |")
+    assert index.startswith("# Results\n\nOurs.\n\n| experiment | result | paper | ours |")
+    assert "## Notes" not in index
     row = next(line for line in index.splitlines() if "forward, data router" in line)
     assert "| [ctl](ctl.md) |" in row and "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
     assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
@@ -314,7 +315,11 @@ def test_pages(tmp_path: Path) -> None:
     )
     page = (folder / "ctl.md").read_text()
     assert drawn == ["ctl-curves.png"] and "(pictures/ctl-curves.png)" in page
-    assert "A longer training did not help." in page and "| 9 | 10 | 97.00 |" in page
+    lead, picture, notes, runs = (
+        page.index(text)
+        for text in ("\nIt works.\n", "![held-out", "## Notes\n\nA longer", "## Runs\n")
+    )
+    assert lead < picture < notes < runs < page.index("| 9 | 10 | 97.00 |")
     title = "ctl (forward), ndr, small, 5 updates: 98.50 (100)"
     assert f"<summary>{title}</summary>\n\n`sut-experiment train ctl " in page
     assert page.count("<details") == page.count("</details>") == 1
