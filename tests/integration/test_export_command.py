@@ -19,7 +19,7 @@ from sut_fairseq.experiments.provenance import Code, Computer, Data
 from sut_fairseq.experiments.records import Record, Session
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
-from tests.integration.commands import SIZES, generate, run
+from tests.integration.commands import SIZES, generate, run, words
 
 LINES = ["run and jump", "look twice and walk"]
 OPTIONS = {"beam": 2, "max_len_b": 8}
@@ -161,12 +161,14 @@ def test_commands_read_it(exported: Path, trained: Path, data: Path, tmp_path: P
     text = "".join(f"{line}\n" for line in LINES)
     said = []
     for model in (exported, trained):
-        translated = run("sut-translate", model, "--json", "--device", "cpu", stdin=text).stdout
+        options = words("--max-len-b 8 --json --device cpu")
+        translated = run("sut-translate", model, *options, stdin=text).stdout
         evaluated = run("sut-evaluate", "--path", model, "--data", data, "--json").stdout
         counted = run("sut-macs", "--path", model, "--data", data, "--json").stdout
         said.append((translated, evaluated, json.loads(counted)))
     assert said[0] == said[1]
-    run("sut-report", "--path", exported, "--sentence", LINES[0], "--out", tmp_path)
+    asked = ("--sentence", LINES[0], "--max-len", 8)
+    run("sut-report", "--path", exported, *asked, "--out", tmp_path)
     assert list(tmp_path.rglob("*halting.png"))
     found = [
         sut_fairseq.load(model, device="cpu").translate(LINES, **OPTIONS)

@@ -69,10 +69,11 @@ def test_commands_with_the_user_dir(plugin: Path, checkpoint: Path, data: Path) 
     assert json.loads(counted)["halting"]["decoder"]["depth"] > 0
     evaluated = run("sut-evaluate", *own, "--path", checkpoint, "--data", data, "--json").stdout
     assert json.loads(evaluated)
-    assert run("sut-translate", checkpoint, *own, stdin="jump\n").stdout.count("\n") == 1
+    short = words("--max-len-a 0 --max-len-b 8")
+    assert run("sut-translate", checkpoint, *own, *short, stdin="jump\n").stdout.count("\n") == 1
     drawn = run(
         "sut-report", "--path", checkpoint, *own, "--sentence", "jump", "--out", "pictures",
-        cwd=checkpoint.parent,
+        "--max-len", 8, cwd=checkpoint.parent,
     )  # fmt: skip
     assert "pictures" in drawn.stdout
     run("sut-macs", "--arch", "own_sut", "--encoder-layers", 1, *own)

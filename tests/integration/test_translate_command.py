@@ -256,8 +256,9 @@ def test_answers_while_it_is_asked(checkpoint: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_reader_that_leaves(checkpoint: Path) -> None:
     """`sut-translate ... | head -1` ends without a word, however much is still to come."""
-    command = shlex.join([f"{SCRIPTS}/sut-translate", str(checkpoint), "--device", "cpu"])
-    line = f"yes The dog sees | {command} --beam 1 --buffer 2 | head -1; echo ${{PIPESTATUS[1]}}"
+    options = words("--device cpu --beam 1 --max-len-b 8 --buffer 2")
+    command = shlex.join([f"{SCRIPTS}/sut-translate", str(checkpoint), *options])
+    line = f"yes The dog sees | {command} | head -1; echo ${{PIPESTATUS[1]}}"
     finished = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     translation, status = finished.stdout.splitlines()
     assert translation and (status, finished.stderr) == ("0", "")
