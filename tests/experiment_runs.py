@@ -29,6 +29,7 @@ DRAW_NOTHING = pages.Draw(
     trade_offs=lambda groups, picture: False,
     table=lambda table, picture: None,
     matrix=lambda table, picture: None,
+    claims=lambda found, picture: False,
 )
 
 

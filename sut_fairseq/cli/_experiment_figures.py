@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
+from sut_fairseq.experiments.claims import Found, Verdict
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Evaluations, Group, short_names
 from sut_fairseq.experiments.summaries import Table
@@ -18,6 +19,14 @@ from sut_fairseq.experiments.summaries import Table
 # Plotting modules are imported where they are used: matplotlib is an extra.
 if TYPE_CHECKING:
     from sut_fairseq.analysis import trade_off_plots
+
+_IN_PER_CENT = ("percent", "before_eos")
+# Of those that most colour-blind readers can tell apart (Okabe and Ito).
+_COLORS = {
+    Verdict.AT_SIZE: "#009e73",
+    Verdict.REDUCED: "#e69f00",
+    Verdict.NOT_MET: "#d55e00",
+}
 
 
 @missing_glyphs_named("sut-experiment")
@@ -55,6 +64,43 @@ def draw_matrix(table: grid_results.Table, path: Path) -> None:
             "Scores on what is beyond training",
             partial,
         )
+
+
+@missing_glyphs_named("sut-experiment")
+def draw_claims(found: Sequence[Found], path: Path) -> bool:
+    """Draw the results in per cent of claims that have runs, beside the papers'.
+
+    Args:
+        found: claims and their runs.
+        path: picture to write.
+
+    Returns:
+        whether there was a result to draw.
+    """
+    from sut_fairseq.analysis import claim_plots
+
+    shown = [
+        claim_plots.Result(
+            f"{one.experiment.name}: {one.claim.shows}",
+            one.claim.paper,
+            one.row.mean,
+            one.row.deviation,
+            _words(one.verdict),
+        )
+        for one in found
+        if one.row is not None and one.claim.measure in _IN_PER_CENT
+    ]
+    if not shown:
+        return False
+    color_of = {_words(verdict): color for verdict, color in _COLORS.items()}
+    with written_whole(path) as partial:
+        claim_plots.draw(shown, color_of, "per cent; lines: deviation over seeds", partial)
+    return True
+
+
+def _words(verdict: Verdict) -> str:
+    """A verdict without its mark."""
+    return verdict.value.partition(" ")[2]
 
 
 @missing_glyphs_named("sut-experiment")

@@ -250,6 +250,7 @@ def _report(arguments: argparse.Namespace) -> None:
             trade_offs=_experiment_figures.draw_trade_offs,
             table=_experiment_figures.draw_table,
             matrix=_experiment_figures.draw_matrix,
+            claims=_experiment_figures.draw_claims,
         )
         for path in pages.write(groups, arguments.pages, draw):
             print(path)

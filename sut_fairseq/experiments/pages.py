@@ -36,12 +36,14 @@ class Draw:
         trade_offs: draws the results of their threshold sweeps; returns whether there were any.
         table: draws a summary.
         matrix: draws the scores of the matrix.
+        claims: draws all results beside the papers'; returns whether there were any.
     """
 
     curves: Callable[[Sequence[Group], Path], bool]
     trade_offs: Callable[[Sequence[Group], Path], bool]
     table: Callable[[Table, Path], None]
     matrix: Callable[[grid_results.Table, Path], None]
+    claims: Callable[[Sequence[Found], Path], bool]
 
 
 def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
@@ -69,7 +71,7 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
     present = {path.stem for path in written}
     if any(group.first.experiment in columns() for group in groups):
         written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw)))
-    index = _index(check_claims(experiments, groups), folder, present)
+    index = _index(check_claims(experiments, groups), folder, present, draw)
     return [_write(folder / INDEX, index), *written]
 
 
@@ -123,12 +125,16 @@ def _note(folder: Path, name: str) -> tuple[list[str], list[str]]:
     return [lead] if lead else [], [f"## Notes\n\n{rest.strip()}"] if rest else []
 
 
-def _index(found: Sequence[Found], folder: Path, present: set[str]) -> str:
-    """The first table, and its note."""
+def _index(found: Sequence[Found], folder: Path, present: set[str], draw: Draw) -> str:
+    """The first table, as a picture as well, and its note."""
     lead, notes = _note(folder, "index")
     header = ("experiment", "result", "paper", "ours", "", "our size and budget", "paper's", "runs")
     lines = [header, *(_claim(one, present) for one in found)]
-    parts = ["# Results", *lead, report.markdown_table(lines), _counts(found), *notes]
+    parts = ["# Results", *lead]
+    picture = PICTURES / "claims.png"
+    if draw.claims(found, folder / picture):
+        parts.append(f"![our results and the papers', in per cent]({picture})")
+    parts += [report.markdown_table(lines), _counts(found), *notes]
     return "\n\n".join(parts) + "\n"
 
 

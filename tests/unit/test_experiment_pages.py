@@ -11,7 +11,7 @@ import pytest
 
 from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.cli import _experiment_evaluation, experiment
-from sut_fairseq.cli._experiment_figures import draw_curves
+from sut_fairseq.cli._experiment_figures import draw_claims, draw_curves
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import pages, provenance, reading, records, report, results
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
@@ -363,6 +363,40 @@ def test_curves_are_drawn(tmp_path: Path) -> None:
     assert not picture.exists()
 
 
+def test_claims_are_drawn_beside_the_papers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [run(tmp_path, "ndr", seed, {"all": mean}) for seed, mean in ((1, 97.0), (2, 99.0))]
+    (met,) = check_claims([replace(reading.read("ctl"), claims=[CLAIM])], results.collect(paths))
+    failed = replace(met, claim=replace(CLAIM, shows="higher", bar=99, paper=None))
+    other = replace(met, claim=replace(CLAIM, measure="absolute_error"))
+    not_run = replace(met, groups=(), row=None)
+    picture = tmp_path / "claims.png"
+    assert not draw_claims([other, not_run], picture) and not picture.exists()
+    figures = kept_figures(monkeypatch)
+    assert draw_claims([met, other, not_run, failed], picture)
+    (axes,) = figures[0].axes
+    named = [label.get_text() for label in axes.get_yticklabels()]
+    assert named == ["ctl: forward, data router", "ctl: higher"]
+    ours = [line for line in axes.lines if line.get_marker() == "o"]
+    paper = [line for line in axes.lines if line.get_color() == "black"]
+    assert [line.get_xydata().tolist() for line in ours] == [[[98, 0]], [[98, 1]]]
+    assert ours[0].get_color() != ours[1].get_color()
+    assert [line.get_xydata().tolist() for line in paper] == [[[100, 0]]]
+
+
+def kept_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved from now on, of which only empty files are written."""
+    figures: list[Figure] = []
+
+    def keep(figure: Figure, path: Path, **options: Any) -> None:
+        figures.append(figure)
+        path.touch()
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
+
+
 def test_models_have_the_colours_of_their_order_in_the_experiment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,13 +424,7 @@ def test_trainings_of_one_model_are_told_apart(
 
 def legend_of(paths: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the legend of the runs' curves says."""
-    figures = []
-
-    def keep(figure: Figure, path: Path, **options: Any) -> None:
-        figures.append(figure)
-        path.touch()
-
-    monkeypatch.setattr(Figure, "savefig", keep)
+    figures = kept_figures(monkeypatch)
     assert draw_curves(results.collect(paths), folder / "curves.png")
     return [text.get_text() for text in figures[0].legends[0].get_texts()]
 

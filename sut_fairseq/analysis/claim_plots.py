@@ -1,0 +1,70 @@
+"""All results beside the papers' numbers, a line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.artist import Artist
+from matplotlib.lines import Line2D
+
+from sut_fairseq.analysis.drawing import Figure, literal_text
+
+_PAPER = "black"
+
+
+class Result(NamedTuple):
+    """A number of a paper and ours; None: not known, or the deviation of a single seed."""
+
+    label: str
+    paper: float | None
+    ours: float | None
+    deviation: float | None
+    verdict: str
+
+
+@literal_text
+def draw(results: Sequence[Result], color_of: Mapping[str, str], measure: str, path: Path) -> None:
+    """Draw the results from top to bottom; lines of ours reach a deviation to both sides.
+
+    Args:
+        results: all in one measure.
+        color_of: the colour of each verdict, in the order of the legend.
+        measure: what they are, in words.
+        path: of the picture.
+    """
+    figure = Figure(figsize=(8, 1.3 + 0.26 * len(results)), layout="constrained")
+    axes = figure.subplots()
+    for height, result in enumerate(results):
+        if result.ours is not None:
+            axes.errorbar(
+                result.ours,
+                height,
+                xerr=result.deviation,
+                color=color_of[result.verdict],
+                marker="o",
+                capsize=3,
+            )
+        if result.paper is not None:
+            axes.plot(
+                *(result.paper, height, "|"),
+                color=_PAPER,
+                markersize=11,
+                markeredgewidth=2,
+                zorder=3,  # before a dot at the same place
+            )
+    axes.set_yticks(range(len(results)), [result.label for result in results], fontsize="small")
+    axes.set_ylim(len(results) - 0.5, -0.5)
+    axes.set_xlabel(measure)
+    axes.grid(axis="x", alpha=0.3)
+    present = {result.verdict for result in results if result.ours is not None}
+    handles: list[Artist] = [
+        Line2D([], [], color=color, marker="o", label=verdict)
+        for verdict, color in color_of.items()
+        if verdict in present
+    ]
+    paper = Line2D([], [], color=_PAPER, marker="|", markersize=11, linestyle="", label="the paper")
+    handles.append(paper)
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
+    figure.savefig(path, dpi=120)
