@@ -71,7 +71,7 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
     subsets = list(dict.fromkeys(curve.subset for curve in curves))
     if subsets != [VALID]:
         handles += [
-            Line2D([], [], color="gray", linestyle=_style(name), label=name) for name in subsets
+            Line2D([], [], color="black", linestyle=_style(name), label=name) for name in subsets
         ]
     if any(len(curve.seeds) > 1 for curve in curves):
         handles.append(

@@ -10,6 +10,8 @@ from matplotlib.lines import Line2D
 
 from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
+_MARGIN = 3  # below 0 and above 100 %
+
 
 class Point(NamedTuple):
     """A result on a group of sentences; None: no deviation (a single seed), none published."""
@@ -64,7 +66,10 @@ def draw(
     ]
     if any(point.paper is not None for series in listed for point in series.points):
         handles.append(Line2D([], [], marker="x", linestyle="", color="black", label="the paper"))
-    figure.legend(handles=handles, loc="outside right upper", fontsize="small")
+    figure.legend(handles=handles, loc="outside right center", fontsize="small")
     figure.axes[0].set_ylabel(measure)
+    if measure.endswith("in per cent"):  # deviations may reach beyond 0 and 100
+        least, most = figure.axes[0].get_ylim()
+        figure.axes[0].set_ylim(max(least, -_MARGIN), min(most, 100 + _MARGIN))
     figure.suptitle(title, fontsize="medium")
     figure.savefig(path, dpi=150)

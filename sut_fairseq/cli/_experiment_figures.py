@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -12,8 +13,9 @@ from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.claims import Found, Verdict
+from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.curves import TRAIN, read_curve
-from sut_fairseq.experiments.results import Evaluations, Group, short_names
+from sut_fairseq.experiments.results import Evaluations, Group
 from sut_fairseq.experiments.summaries import Table
 
 # Plotting modules are imported where they are used: matplotlib is an extra.
@@ -118,7 +120,7 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
 
     experiment = groups[0].experiment
     measure = experiment.metric
-    names = short_names(groups)
+    names = _short_names(groups)
     curves = []
     for group, name in zip(groups, names):
         data = group.first.data.split or group.first.data.dataset
@@ -165,7 +167,7 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     from sut_fairseq.analysis import trade_off_plots
 
     swept = [sweep for group in groups for sweep in group.sweeps()]
-    names = short_names([sweep.group for sweep in swept])
+    names = _short_names([sweep.group for sweep in swept])
     curves = [
         trade_off_plots.Curve(_label(sweep, name, mode), points)
         for sweep, name in zip(swept, names)
@@ -200,3 +202,27 @@ def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:
             point = (float(threshold), scores[name], skipped[name], seconds[name])
             points.setdefault(" ".join(mode), []).append(trade_off_plots.Point(*point))
     return points
+
+
+def _short_names(groups: Sequence[Group]) -> list[str]:
+    """A name for each group: its model, and what sets it apart from others with this model.
+
+    Groups that differ only in their data have the same name.
+    """
+    lengths: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    for group in groups:
+        lengths[group.first.model, group.first.size].add(group.first.planned)
+    settings = []
+    for group in groups:
+        record = group.first
+        without = f"without {record.without}" if record.without else ""
+        told = record.own_length or len(lengths[record.model, record.size]) > 1
+        length = record.planned if told else ""
+        options = shlex.join(option_words(record.options))
+        settings.append((record.model, f"size {record.size}", without, length, options))
+    names = []
+    for model, *own in settings:
+        columns = zip(*(others for name, *others in settings if name == model))
+        apart = [one for one, column in zip(own, columns) if one and len(set(column)) > 1]
+        names.append(", ".join([model, *apart]))
+    return names

@@ -25,6 +25,11 @@ from sut_fairseq.experiments.summaries import Table, tables, write_cells
 INDEX = "index.md"
 NOTES = Path("notes")
 PICTURES = Path("pictures")
+_DEEPER = "valid_deep"
+_ABOUT_DEEPER = (
+    f"Validation during training: `valid` is like the training data, `{_DEEPER}` longer or deeper, "
+    "but less so than the test set."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +196,9 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
     parts += lead
     picture = PICTURES / f"{experiment.name}-curves.png"
     if draw.curves(groups, folder / picture):
-        parts.append(f"![held-out {experiment.metric} by update]({picture})")
+        parts.append(f"![{experiment.metric} on validation sets by update]({picture})")
+        if any(_DEEPER in str(group.first.trainings[""].get("valid-subset")) for group in groups):
+            parts.append(_ABOUT_DEEPER)
     for table in tables(groups):
         picture = PICTURES / f"{experiment.name}-{table.name}.png"
         rows = picture.with_suffix(".csv")

@@ -73,13 +73,15 @@ def rows(groups: Sequence[Group]) -> list[dict[str, str]]:
 def summary_section(table: Table) -> str:
     """A table of the paper: our numbers with deviations, the paper's in brackets."""
     summary = table.summary
-    splits = ", ".join(f"`{split}`" for split in summary.splits)
+    present = table.groups if summary.by_split else [line.split for line in table.lines]
+    listed = [split for split in summary.splits if summary.mean_of_splits or split in present]
+    splits = ", ".join(f"`{split}`" for split in listed)
     over = f"mean over {splits}" if summary.mean_of_splits else splits
     how = "mean and deviation of all seeds"
     if any(row.paper is not None for line in table.lines for row in line.rows):
         how += ", in brackets the paper's"
     by_split = len(summary.splits) > 1 and not (summary.mean_of_splits or summary.by_split)
-    lines = [["model", *(["data"] if by_split else []), "seeds", *table.groups]]
+    lines = [["model", *(["data"] if by_split else []), "number of seeds", *table.groups]]
     for line in table.lines:
         rows = {row.group: row for row in line.rows}
         cells = [line.model, *([line.split] if by_split else [])]

@@ -82,7 +82,8 @@ class Group:
         dataset = "" if record.data.dataset == name else record.data.dataset
         data = " ".join(part for part in (dataset, record.data.split) if part)
         without = [f"without {record.without}"] if record.without else []
-        words = [f"{name} ({data})" if data else name, record.model, record.size, *without]
+        size = f"size {record.size}"
+        words = [f"{name} ({data})" if data else name, record.model, size, *without]
         return ", ".join([*words, *self._changes()])
 
     def _changes(self) -> list[str]:
@@ -248,26 +249,6 @@ def collect(runs: Sequence[Path]) -> list[Group]:
         )
         for group in found.values()
     ]
-
-
-def short_names(groups: Sequence[Group]) -> list[str]:
-    """A name for each group: its model, and what sets it apart from others with this model.
-
-    Groups that differ only in their data have the same name.
-    """
-    settings = []
-    for group in groups:
-        record = group.first
-        without = f"without {record.without}" if record.without else ""
-        length = record.planned if record.own_length else ""
-        options = shlex.join(option_words(record.options))
-        settings.append((record.model, record.size, without, length, options))
-    names = []
-    for model, *own in settings:
-        columns = zip(*(others for name, *others in settings if name == model))
-        apart = [one for one, column in zip(own, columns) if one and len(set(column)) > 1]
-        names.append(", ".join([model, *apart]))
-    return names
 
 
 def unfinished(run: Path) -> str:

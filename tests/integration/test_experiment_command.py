@@ -109,7 +109,7 @@ def test_seeds_side_by_side(place: Path) -> None:
     call(place, "report runs --out page.md")
     page = (place / "page.md").read_text()
     assert page.startswith(
-        "## scan (simple), sut, small, 3 updates\n\n`sut-experiment train scan --split simpl"
+        "## scan (simple), sut, size small, 3 updates\n\n`sut-experiment train scan --split simpl"
     )
     assert f"| {read_record(runs[1]).data.digest} |" in page
 

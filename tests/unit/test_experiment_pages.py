@@ -317,10 +317,15 @@ def test_pages(tmp_path: Path) -> None:
     assert drawn == ["ctl-curves.png"] and "(pictures/ctl-curves.png)" in page
     lead, picture, notes, runs = (
         page.index(text)
-        for text in ("\nIt works.\n", "![held-out", "## Notes\n\nA longer", "## Runs\n")
+        for text in (
+            "\nIt works.\n",
+            "![accuracy on validation sets",
+            "## Notes\n\nA longer",
+            "## Runs\n",
+        )
     )
     assert lead < picture < notes < runs < page.index("| 9 | 10 | 97.00 |")
-    title = "ctl (forward), ndr, small, 5 updates: 98.50 (100)"
+    title = "ctl (forward), ndr, size small, 5 updates: 98.50 (100)"
     assert f"<summary>{title}</summary>\n\n`sut-experiment train ctl " in page
     assert page.count("<details") == page.count("</details>") == 1
 
@@ -348,7 +353,7 @@ def test_folded_sections(tmp_path: Path) -> None:
     own = {"source-lang": "<b>"}
     records.write_record(path, replace(records.read_record(path), options=own))
     page = report.folded(results.collect([path]))
-    title = "ctl (forward), ndr, small, 5 updates, --source-lang '&lt;b&gt;'"
+    title = "ctl (forward), ndr, size small, 5 updates, --source-lang '&lt;b&gt;'"
     assert f"<summary>{title}</summary>" in page
 
 
@@ -418,7 +423,12 @@ def test_trainings_of_one_model_are_told_apart(
         (path / "train.log").write_text(LOG)
     long = records.read_record(paths[-1])
     records.write_record(paths[-1], replace(long, updates=None, size="paper", options={"lr": 1}))
-    names = ["ndr, small, 5 updates", "lstm", "ndr, small, 8 updates", "ndr, paper, --lr 1"]
+    names = [
+        "ndr, size small, 5 updates",
+        "lstm",
+        "ndr, size small, 8 updates",
+        "ndr, size paper, --lr 1",
+    ]
     assert legend_of(paths, tmp_path, monkeypatch) == [*names, "lowest to highest seed"]
 
 

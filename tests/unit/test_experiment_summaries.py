@@ -108,7 +108,7 @@ def test_summaries_put_models_and_data_side_by_side(tmp_path: Path) -> None:
         "## long_lookup_tables, Table 3\n\n"
         "Attention loss, in squared source words; mean over `long`, `reverse`, `noisy` (mean and "
         "deviation of all seeds, in brackets the paper's):\n\n"
-        "| model | seeds | interpolation | long_1 |\n"
+        "| model | number of seeds | interpolation | long_1 |\n"
         "| --- | --- | --- | --- |\n"
         "| mix | 2 | 4.50 ± 0.71 (2.1) | 5.50 ± 0.71 (2.2) |\n"
     )
@@ -161,7 +161,7 @@ def test_a_column_for_each_split(tmp_path: Path) -> None:
             ]
             keep(tmp_path / f"{split}-{seed}", record, Asked(by="target_length"), rows)
     page = report.markdown(results.collect(sorted(tmp_path.iterdir(), reverse=True)))
-    assert "| model | seeds | cutoff_24 | cutoff_26 |\n" in page
+    assert "| model | number of seeds | cutoff_24 | cutoff_26 |\n" in page
     assert "| multihead | 1 to 2 | 1.00 (6) | 1.50 ± 0.71 (11) |\n" in page
 
 
@@ -212,7 +212,7 @@ def test_a_column_for_a_group_of_each_split(tmp_path: Path) -> None:
         ]
         keep(tmp_path / split, record, Asked(by="combinations"), rows)
     page = report.markdown(results.collect(sorted(tmp_path.iterdir())))
-    assert "| model | seeds | all | held_out |\n" in page
+    assert "| model | number of seeds | all | held_out |\n" in page
     assert "| compositional | 1 | 0.250 (0.1) | 0.250 (0.28) |\n" in page
 
 

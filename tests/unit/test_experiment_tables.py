@@ -82,7 +82,7 @@ def test_report(tmp_path: Path) -> None:
     groups = results.collect(runs)
     page = report.markdown(groups)
     assert page.startswith(
-        "## ctl (forward), ndr, small, 5 updates\n\n"
+        "## ctl (forward), ndr, size small, 5 updates\n\n"
         "`sut-experiment train ctl --split forward --models ndr --size small --updates 5 "
         "--seeds 1 2`\n"
     )
