@@ -15,12 +15,12 @@ _PAPER = "black"
 
 
 class Result(NamedTuple):
-    """A number of a paper and ours; None: not known, or the deviation of a single seed."""
+    """A number of ours and the paper's; None: not known, or the deviation of a single seed."""
 
     label: str
-    paper: float | None
-    ours: float | None
+    ours: float
     deviation: float | None
+    paper: float | None
     verdict: str
 
 
@@ -37,15 +37,14 @@ def draw(results: Sequence[Result], color_of: Mapping[str, str], measure: str, p
     figure = Figure(figsize=(8, 1.3 + 0.26 * len(results)), layout="constrained")
     axes = figure.subplots()
     for height, result in enumerate(results):
-        if result.ours is not None:
-            axes.errorbar(
-                result.ours,
-                height,
-                xerr=result.deviation,
-                color=color_of[result.verdict],
-                marker="o",
-                capsize=3,
-            )
+        axes.errorbar(
+            result.ours,
+            height,
+            xerr=result.deviation,
+            color=color_of[result.verdict],
+            marker="o",
+            capsize=3,
+        )
         if result.paper is not None:
             axes.plot(
                 *(result.paper, height, "|"),
@@ -58,7 +57,7 @@ def draw(results: Sequence[Result], color_of: Mapping[str, str], measure: str, p
     axes.set_ylim(len(results) - 0.5, -0.5)
     axes.set_xlabel(measure)
     axes.grid(axis="x", alpha=0.3)
-    present = {result.verdict for result in results if result.ours is not None}
+    present = {result.verdict for result in results}
     handles: list[Artist] = [
         Line2D([], [], color=color, marker="o", label=verdict)
         for verdict, color in color_of.items()

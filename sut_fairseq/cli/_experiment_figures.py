@@ -84,9 +84,9 @@ def draw_claims(found: Sequence[Found], path: Path) -> bool:
     shown = [
         claim_plots.Result(
             f"{one.experiment.name}: {one.claim.shows}",
-            one.claim.paper,
             one.row.mean,
             one.row.deviation,
+            one.claim.paper,
             _words(one.verdict),
         )
         for one in found
@@ -149,7 +149,9 @@ def _in_order_of_colors(groups: Sequence[Group], names: Sequence[str]) -> list[s
     of_model: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for group, name in zip(groups, names):
         of_model[group.first.model][name] = None
-    by_model = [list(of_model[model]) for model in groups[0].experiment.models]
+    # The file of a user's experiment may no longer have the model of a run.
+    order = dict.fromkeys((*groups[0].experiment.models, *of_model))
+    by_model = [list(of_model[model]) for model in order]
     return [name for round in zip_longest(*by_model) for name in round if name is not None]
 
 

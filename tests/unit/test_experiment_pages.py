@@ -286,6 +286,9 @@ def test_pages(tmp_path: Path) -> None:
     """Text of notes is taken in, every claim has a row, and curves are drawn."""
     path = run(tmp_path, "ndr", 1, {"9": 97.0, "all": 98.5})
     (path / "train.log").write_text(LOG)
+    record = records.read_record(path)
+    record.trainings[""]["valid-subset"] = "valid_deep,valid"
+    records.write_record(path, record)
     folder = tmp_path / "results"
     (folder / "notes").mkdir(parents=True)
     (folder / "notes" / "ctl.md").write_text("It works.\n\nA longer training did not help.\n")
@@ -324,6 +327,7 @@ def test_pages(tmp_path: Path) -> None:
             "## Runs\n",
         )
     )
+    assert "\n\nValidation during training: `valid` is like the training data, `valid_deep`" in page
     assert lead < picture < notes < runs < page.index("| 9 | 10 | 97.00 |")
     title = "ctl (forward), ndr, size small, 5 updates: 98.50 (100)"
     assert f"<summary>{title}</summary>\n\n`sut-experiment train ctl " in page
