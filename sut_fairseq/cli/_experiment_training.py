@@ -40,10 +40,10 @@ def clock() -> Say:
     return say
 
 
-def listed(run: Run, arguments: argparse.Namespace) -> str:
+def listed(run: Run, arguments: argparse.Namespace, change: Change = Change.NOTHING) -> str:
     """The commands of a run as one would type them; finished trainings are commented out.
 
-    `arguments` are those of `train`.
+    `arguments` are those of `train` or `matrix`.
     """
     gpus = 1 if arguments.gpus is None else arguments.gpus
     trainer = _trainer(arguments, gpus, lambda _: None, Change.NOTHING)
@@ -53,7 +53,8 @@ def listed(run: Run, arguments: argparse.Namespace) -> str:
     for one in run.trainings(trainer.machine):
         line = shlex.join([*trainer.launcher, *one.command()])
         # A finished stage stays as it is when settings are changed.
-        stays = one.name and (arguments.change_settings or (record and record.settings_changed))
+        changed = change is Change.SETTINGS or (record is not None and record.settings_changed)
+        stays = one.name and changed
         done = record is not None and record.finished(one.name, None if stays else one.settings)
         lines.append(f"# finished: {line}" if done else line)
     return "\n".join(lines)

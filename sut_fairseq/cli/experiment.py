@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from torch import cuda
@@ -123,6 +123,7 @@ def _train(arguments: argparse.Namespace) -> None:
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
             called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
+    _check_not_inside(run.folder for run in runs)
     change = Change.LENGTH if arguments.change_length else Change.NOTHING
     if arguments.change_settings:
         change = Change.SETTINGS
@@ -130,7 +131,7 @@ def _train(arguments: argparse.Namespace) -> None:
         there = [run for run in runs if run.data.digest]  # data of the others are not prepared yet
         check(there, arguments, change=change)
         for run in runs:
-            print(listed(run, arguments))
+            print(listed(run, arguments, change))
         return
     train(runs, arguments, clock(), change=change)
     for run in runs:
@@ -210,6 +211,21 @@ def _check_out(out: Path | None, several: bool) -> None:
         )
 
 
+def _check_not_inside(folders: Iterable[Path]) -> None:
+    """Refuse runs anywhere below the folder of a run, with or without --out.
+
+    Raises:
+        InputError: saying which.
+    """
+    for folder in folders:
+        for above in folder.parents:
+            if (above / records.RECORD).is_file():
+                raise InputError(
+                    f"{folder} would be inside {above}, the folder of a run, where no command "
+                    "finds it: name another folder with --out."
+                )
+
+
 def _run_folder(
     experiment: Experiment, choice: Choice, seed: int, data: Data, out: Path | None, several: bool
 ) -> Path:
@@ -266,9 +282,15 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
             file=sys.stderr,
         )
         return
+    names = [f"{one.experiment}-{one.summary.name}" for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"two experiments would have the file {name}.png: give one of their files another "
+                "name, and train under that."
+            )
     folder.mkdir(parents=True, exist_ok=True)
-    for one in found:
-        name = f"{one.experiment}-{one.name}"
+    for name, one in zip(names, found):
         picture, rows = folder / f"{name}.png", folder / f"{name}.csv"
         summaries.write_cells(one, rows)
         _experiment_figures.draw_table(one, picture)

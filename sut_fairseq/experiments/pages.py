@@ -87,6 +87,11 @@ def _experiments(groups: Sequence[Group]) -> list[Experiment]:
         one = group.experiment
         if is_ours(one.path):
             continue
+        if one.name in (Path(INDEX).stem, MATRIX):
+            raise InputError(
+                f"the page of {one.path} would be {one.name}.md, which is another page: give the "
+                "file another name, and train under that."
+            )
         other = experiments.setdefault(one.name, one).path
         if other != one.path:
             raise InputError(
@@ -200,7 +205,7 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
         if any(_DEEPER in str(group.first.trainings[""].get("valid-subset")) for group in groups):
             parts.append(_ABOUT_DEEPER)
     for table in tables(groups):
-        picture = PICTURES / f"{experiment.name}-{table.name}.png"
+        picture = PICTURES / f"{experiment.name}-{table.summary.name}.png"
         rows = picture.with_suffix(".csv")
         draw.table(table, folder / picture)
         write_cells(table, folder / rows)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.errors import InputError, check_choice
+from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.experiments.schema import (
     MEASURES,
     SUMMARISED,
@@ -31,6 +31,7 @@ _EXAMPLE = "example"
 MATRIX = "matrix"  # folder of its columns
 KINDS = ("groups", "translation", "regression")
 CHECKPOINTS = ("best", "last")
+_PICTURES = ("curves", "trade-off")  # of every experiment, beside those of its summaries
 _STAGE = re.compile(r"(?!checkpoints$)[A-Za-z0-9][\w-]*")  # a folder beside `checkpoints`
 
 
@@ -234,8 +235,12 @@ def _check_summaries(
     Raises:
         InputError: listing the known ones.
     """
+    names = [summary.name for summary in summaries]
     for summary in summaries:
         at = f"{place / 'summaries'}: {summary.title}"
+        apart = names.count(summary.name) == 1 and summary.name not in _PICTURES
+        check(apart, f"{at}: title", "unlike those of other pictures and tables", summary.title)
+        check(bool(summary.splits), f"{at}: splits", "at least one", "none")
         check_choice(f"{at}: measure", summary.measure, tuple(SUMMARISED))
         for one in summary.models or ():
             check_choice(f"{at}: model", one, tuple(models))

@@ -131,7 +131,7 @@ class Record:
         """Its length in updates or epochs."""
         options = self.trainings[""]
         if "max-update" in options:
-            number = _whole(options["max-update"])
+            number = whole(options["max-update"])
             shown = options["max-update"] if number is None else f"{number:,}"
             return f"{shown} updates"
         return f"{options.get('max-epoch', 'no limit of')} epochs"
@@ -139,7 +139,7 @@ class Record:
     @property
     def all_updates(self) -> int | None:
         """Updates of all stages; None if one of them is limited by epochs only."""
-        numbers = [_whole(options.get("max-update")) for options in self.trainings.values()]
+        numbers = [whole(options.get("max-update")) for options in self.trainings.values()]
         known = [number for number in numbers if number is not None]
         return sum(known) if len(known) == len(numbers) else None
 
@@ -153,7 +153,7 @@ class Record:
         for options in self.trainings.values():
             batch = options.get("max-tokens", options.get("batch-size", 1))
             factors = options.get("max-update"), options.get("update-freq", 1), batch
-            numbers = [number for number in map(_whole, factors) if number is not None]
+            numbers = [number for number in map(whole, factors) if number is not None]
             if len(numbers) < len(factors):
                 return None
             total += math.prod(numbers)
@@ -276,7 +276,7 @@ def _runs_below(folder: Path) -> Iterator[Path]:
         seen.add(real)
 
 
-def _whole(value: Value) -> int | None:
+def whole(value: Value) -> int | None:
     """A value as a whole number; None for anything else, which fairseq-train has refused."""
     return int(str(value)) if str(value).isdecimal() else None
 

@@ -13,7 +13,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, usual_column
 from sut_fairseq.experiments.published import ALL, published
-from sut_fairseq.experiments.reading import read
+from sut_fairseq.experiments.reading import is_file, read
 from sut_fairseq.experiments.records import Record, read_record
 from sut_fairseq.experiments.schema import Experiment, shown
 
@@ -234,6 +234,10 @@ def collect(runs: Sequence[Path]) -> list[Group]:
     found: defaultdict[tuple[object, ...], dict[Path, Record]] = defaultdict(dict)
     for run in dict.fromkeys(path.resolve() for path in runs):
         record = read_record(run)
+        if is_file(record.experiment):  # kept runs name it as seen from the working folder
+            path, here = Path(record.experiment).resolve(), Path.cwd()
+            seen = path.relative_to(here) if path.is_relative_to(here) else path
+            record = replace(record, experiment=str(seen))
         alike = found[record.key()]
         twin = next((path for path, one in alike.items() if one.seed == record.seed), None)
         if twin is not None:

@@ -166,13 +166,18 @@ class Trainer:
                 before = records.read_record(run.folder) if there else record
                 updates = saved_updates(run.folder)
                 records.write_record(run.folder, record)
-                for training in run.trainings(self.machine):
-                    failure = self._stage(run, training, device, lock)
+                ended = False
+                try:
+                    for training in run.trainings(self.machine):
+                        failure = self._stage(run, training, device, lock)
+                        if failure or self._stopped.is_set():
+                            return failure
+                    ended = True
+                finally:
+                    # A change with which nothing was trained is undone, however that came.
                     changed = record.planned_before != before.planned_before
-                    if failure and changed and saved_updates(run.folder) == updates:
-                        records.write_record(run.folder, before)  # the change did not work
-                    if failure or self._stopped.is_set():
-                        return failure
+                    if changed and not ended and saved_updates(run.folder) == updates:
+                        records.write_record(run.folder, before)
                 finish(run)
         except InputError as error:
             return str(error)

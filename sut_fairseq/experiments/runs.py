@@ -140,6 +140,12 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
         check_same(run, record, machine)
         return record
     settings = _settings(run, record, machine, changed=not in_length)
+    if settings.keys() != record.trainings.keys():
+        had, has = (", ".join(filter(None, one)) or "none" for one in (record.trainings, settings))
+        raise InputError(
+            f"{run.folder} was started with other stages ({had}; now {has}), which cannot change: "
+            "choose another --out."
+        )
     for stage in settings:
         if not records.differences({stage: record.trainings[stage]}, {stage: settings[stage]}):
             continue
@@ -149,8 +155,9 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
                 "have another length, too; choose another --out."
             )
         folder = run.folder / stage
-        saved, limit = saved_updates(folder), settings[stage].get("max-update")
-        if saved is not None and limit is not None and saved >= int(str(limit)):
+        # 0 is no limit, and what is not a number fairseq-train refuses.
+        saved, limit = saved_updates(folder), records.whole(settings[stage].get("max-update"))
+        if saved is not None and limit and saved >= limit:
             raise InputError(
                 f"{folder} has been trained for {saved:,} updates: give --updates more."
             )

@@ -155,6 +155,11 @@ class Summary:
     of_split: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, dict[str, float]] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """Name for files, such as `table-3`."""
+        return "-".join(re.findall(r"[\w.]+", self.title.lower()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,11 +53,6 @@ class Table:
         if self.summary.by_split:  # a line may lack some of them
             return [split for split in self.summary.splits if split in found]
         return list(found)
-
-    @property
-    def name(self) -> str:
-        """Name for files, such as `table-3`."""
-        return "-".join(re.findall(r"[\w.]+", self.summary.title.lower()))
 
     def cells(self) -> list[dict[str, str]]:
         """A row for each result, as text by column (`COLUMNS`)."""

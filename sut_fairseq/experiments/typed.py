@@ -68,7 +68,10 @@ def read_yaml(path: Path) -> tuple[Any, Place]:
         content = None if node is None else loader.construct_document(node)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}.") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except InputError:
+        raise
+    # PyYAML raises a ValueError for a date that there is not, say.
+    except (OSError, ValueError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path} cannot be read as a YAML file: {reason}.") from error
     except RecursionError:

@@ -215,6 +215,7 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
         ("shows: [1]", "line 1: shows must be text, but is [1] instead."),
         ("metric: a\nshows: b\nmetric: c", "line 3: the key `metric` is there twice (first in li"),
         ("a: b: c", "cannot be read as a YAML file"),
+        ("time: 2026-02-30", "cannot be read as a YAML file: day is out of range for month."),
         ("- a", "must be a mapping, but is ['a'] instead."),
         ("published: [{split: x, numbers: {}}]", "published.0 needs the key `table`."),
         (
@@ -343,6 +344,8 @@ def test_the_example_has_every_key(repository: Path) -> None:
         ({"measure": "bleu"}, "must be one of percent, before_eos, attention_loss, "),
         ({"mean": True}, "unknown key"),
         ({"size": "huge"}, "summaries: Table 1: size` must be "),
+        ({"splits": []}, "summaries: Table 1: splits` must be at least one"),
+        ({"title": "Curves"}, "must be unlike those of other pictures and tables"),
     ],
 )
 def test_a_summary_of_what_there_is_not_is_refused(
@@ -357,3 +360,10 @@ def test_a_summary_of_what_there_is_not_is_refused(
     with pytest.raises(InputError, match="^[^\n]*$") as caught:
         reading.read(str(path))
     assert sentence in str(caught.value)
+
+
+def test_two_summaries_with_one_file(tmp_path: Path) -> None:
+    both = [{"title": title, "splits": ["x"]} for title in ("Table 1 (a)", "Table 1, a")]
+    path = write(tmp_path, summaries=both, prepare={"x": "scan"})
+    with pytest.raises(InputError, match="Table 1 \\(a\\): title` must be unlike those of other"):
+        reading.read(str(path))

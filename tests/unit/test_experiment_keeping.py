@@ -171,3 +171,11 @@ def test_a_kept_run_names_the_users_own_experiment_so_that_it_is_found(
         assert kept.parent == folder / "kept" / "mine"
         assert records.read_record(kept).experiment == name
     keeping.keep(path, tmp_path / "other" / "kept")  # the same run, from another folder
+
+    # Kept or not, runs of one file belong together.
+    file.parent.mkdir()
+    file.write_text(reading.read("ctl").path.read_text(encoding="utf-8"), encoding="utf-8")
+    second = run(tmp_path, "ndr", 2, {"all": 80.0})
+    records.write_record(second, replace(records.read_record(second), experiment=str(file)))
+    (group,) = results.collect([kept, second])
+    assert [record.seed for record in group.runs.values()] == [1, 2]

@@ -189,6 +189,15 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 10
 
 
+def test_a_dry_run_lists_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "matrix --rows lstm --columns arithmetic logical_inference-full --dry-run"
+    assert experiment.main(line.split()) == 0
+    assert capsys.readouterr().out.count("fairseq-train ") == 4
+
+
 @pytest.mark.parametrize("size", ["small", "long"])
 def test_train_and_matrix_put_a_cell_into_the_same_folder(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

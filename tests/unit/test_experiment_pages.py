@@ -337,7 +337,7 @@ def test_pages(tmp_path: Path) -> None:
 def test_a_users_own_experiment_has_a_page(tmp_path: Path) -> None:
     """Unless one of ours has that name."""
     path = run(tmp_path, "ndr", 1, {"all": 99.0})
-    for name in ("mine", "ctl"):
+    for name in ("mine", "ctl", "index", "matrix"):
         own = tmp_path / f"{name}.yaml"
         own.write_text(reading.read("ctl").path.read_text(encoding="utf-8"), encoding="utf-8")
         records.write_record(path, replace(records.read_record(path), experiment=str(own)))
@@ -347,7 +347,8 @@ def test_a_users_own_experiment_has_a_page(tmp_path: Path) -> None:
             assert [one.name for one in written] == ["index.md", "mine.md"]
             assert "| [mine](mine.md) | forward, data router |" in written[0].read_text()
         else:
-            with pytest.raises(InputError, match="would have the same page: give one of the files"):
+            reason = "would have the same page: give one of" if name == "ctl" else "is another page"
+            with pytest.raises(InputError, match=reason):
                 pages.write(groups, folder, DRAW_NOTHING)
 
 

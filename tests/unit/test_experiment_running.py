@@ -302,6 +302,17 @@ def _at(folder: Path, updates: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "progress_of", lambda path: Progress(updates, True))
 
 
+class _Stopped:
+    """A training that is interrupted after it has saved so many updates in all."""
+
+    def __init__(self, folder: Path, updates: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._save = lambda: _at(folder, updates, monkeypatch)
+
+    def __call__(self, *arguments: Any) -> str:
+        self._save()
+        raise KeyboardInterrupt
+
+
 def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only when asked, and its record says for which lengths it was planned before."""
     monkeypatch.chdir(tmp_path)
@@ -356,6 +367,24 @@ def test_a_run_goes_on_with_other_settings(tmp_path: Path, monkeypatch: pytest.M
         failing.setattr(Trainer, "_stage", lambda *arguments: "another shape")
         changing.train([other])
     assert records.read_record(run.folder) == before
+
+    # Likewise if it is stopped before anything is saved; once there is progress, the change stays.
+    for saved in (7, 8):
+        with monkeypatch.context() as stopping, pytest.raises(KeyboardInterrupt):
+            stopping.setattr(Trainer, "_stage", _Stopped(run.folder, saved, monkeypatch))
+            changing.train([other])
+        assert (records.read_record(run.folder) == before) is (saved == 7)
+    _at(run.folder, 7, monkeypatch)
+    records.write_record(run.folder, before)
+
+    unstaged = replace(before, trainings={"": before.trainings[""]}, sessions=[_FINISHED])
+    records.write_record(run.folder, unstaged)
+    with pytest.raises(InputError, match=r"with other stages \(none; now short\), which cannot"):
+        changing.train([other])
+    records.write_record(run.folder, before)
+    wrong = replace(other, choice=replace(other.choice, own=(("max-update", "1e4"),)))
+    changing.train([wrong])  # that it is no number fairseq-train says
+    records.write_record(run.folder, before)
 
     changing.train([other])
     now = records.read_record(run.folder)
