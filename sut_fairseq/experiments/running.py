@@ -164,11 +164,12 @@ class Trainer:
                 record = self._record(run)
                 there = (run.folder / records.RECORD).exists()
                 before = records.read_record(run.folder) if there else record
-                updates = saved_updates(run.folder)
+                trainings = run.trainings(self.machine)
+                updates = [saved_updates(training.folder) for training in trainings]
                 records.write_record(run.folder, record)
                 ended = False
                 try:
-                    for training in run.trainings(self.machine):
+                    for training in trainings:
                         failure = self._stage(run, training, device, lock)
                         if failure or self._stopped.is_set():
                             return failure
@@ -176,7 +177,8 @@ class Trainer:
                 finally:
                     # A change with which nothing was trained is undone, however that came.
                     changed = record.planned_before != before.planned_before
-                    if changed and not ended and saved_updates(run.folder) == updates:
+                    now = [saved_updates(training.folder) for training in trainings]
+                    if changed and not ended and now == updates:
                         records.write_record(run.folder, before)
                 finish(run)
         except InputError as error:
