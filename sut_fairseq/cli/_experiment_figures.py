@@ -16,13 +16,13 @@ from sut_fairseq.experiments.claims import Found, Verdict
 from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Evaluations, Group
+from sut_fairseq.experiments.schema import MEASURES
 from sut_fairseq.experiments.summaries import Table
 
 # Plotting modules are imported where they are used: matplotlib is an extra.
 if TYPE_CHECKING:
     from sut_fairseq.analysis import trade_off_plots
 
-_IN_PER_CENT = ("percent", "before_eos")
 # Of those that most colour-blind readers can tell apart (Okabe and Ito).
 _COLORS = {
     Verdict.AT_SIZE: "#009e73",
@@ -90,7 +90,7 @@ def draw_claims(found: Sequence[Found], path: Path) -> bool:
             _words(one.verdict),
         )
         for one in found
-        if one.row is not None and one.claim.measure in _IN_PER_CENT
+        if one.row is not None and MEASURES[one.claim.measure].endswith("in per cent")
     ]
     if not shown:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import cuda
@@ -123,7 +123,6 @@ def _train(arguments: argparse.Namespace) -> None:
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
             called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
-    _check_not_inside(run.folder for run in runs)
     change = Change.LENGTH if arguments.change_length else Change.NOTHING
     if arguments.change_settings:
         change = Change.SETTINGS
@@ -192,38 +191,17 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
 
 
 def _check_out(out: Path | None, several: bool) -> None:
-    """Refuse runs inside the folder of a run: they would not be found there.
+    """Refuse a single run above the folders of others: they would no longer be found.
 
     Raises:
         InputError: saying what the folder is.
     """
-    if out is None or not out.is_dir():
+    if out is None or several or not out.is_dir():
         return
-    is_run = (out / records.RECORD).is_file()
-    if several and is_run:
-        raise InputError(
-            f"{out} is the folder of a run: several runs need a folder of their own; choose "
-            "another --out."
-        )
-    if not several and not is_run and records.holds_runs(out):
+    if not (out / records.RECORD).is_file() and records.holds_runs(out):
         raise InputError(
             f"{out} is a folder of several runs: name one in it, or one that is new, with --out."
         )
-
-
-def _check_not_inside(folders: Iterable[Path]) -> None:
-    """Refuse runs anywhere below the folder of a run, with or without --out.
-
-    Raises:
-        InputError: saying which.
-    """
-    for folder in folders:
-        for above in folder.parents:
-            if (above / records.RECORD).is_file():
-                raise InputError(
-                    f"{folder} would be inside {above}, the folder of a run, where no command "
-                    "finds it: name another folder with --out."
-                )
 
 
 def _run_folder(

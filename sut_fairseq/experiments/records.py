@@ -277,7 +277,7 @@ def _runs_below(folder: Path) -> Iterator[Path]:
 
 
 def whole(value: Value) -> int | None:
-    """A value as a whole number; None for anything else, which fairseq-train has refused."""
+    """A value as a whole number; None for anything else, which fairseq-train refuses."""
     return int(str(value)) if str(value).isdecimal() else None
 
 

@@ -98,9 +98,15 @@ class Trainer:
         """Refuse what could not be run; nothing is run or written.
 
         Raises:
-            InputError: if a folder holds a run with other settings.
+            InputError: if a folder holds a run with other settings, or is inside that of a run.
         """
         for run in runs:
+            for above in run.folder.parents:
+                if (above / records.RECORD).is_file():
+                    raise InputError(
+                        f"{run.folder} would be inside {above}, the folder of a run, where no "
+                        "command finds it: choose another --out."
+                    )
             self._record(run)
 
     def _side_by_side(self, runs: Sequence[Run], finish: Finish) -> list[str]:
@@ -164,8 +170,9 @@ class Trainer:
                 record = self._record(run)
                 there = (run.folder / records.RECORD).exists()
                 before = records.read_record(run.folder) if there else record
+                changed = record.planned_before != before.planned_before
                 trainings = run.trainings(self.machine)
-                updates = [saved_updates(training.folder) for training in trainings]
+                saved = _saved(trainings) if changed else []
                 records.write_record(run.folder, record)
                 ended = False
                 try:
@@ -176,9 +183,7 @@ class Trainer:
                     ended = True
                 finally:
                     # A change with which nothing was trained is undone, however that came.
-                    changed = record.planned_before != before.planned_before
-                    now = [saved_updates(training.folder) for training in trainings]
-                    if changed and not ended and now == updates:
+                    if changed and not ended and _saved(trainings) == saved:
                         records.write_record(run.folder, before)
                 finish(run)
         except InputError as error:
@@ -287,3 +292,8 @@ def _gpus(number: int) -> list[str]:
         re.split(r"\s*,\s*", visible.strip()) if visible else [str(each) for each in range(number)]
     )
     return names[:number] or [""]
+
+
+def _saved(trainings: Sequence[Training]) -> list[int | None]:
+    """Number of updates in the last checkpoint of each training."""
+    return [saved_updates(training.folder) for training in trainings]

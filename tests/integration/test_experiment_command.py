@@ -299,7 +299,10 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
         ("train scan --data .", " has no dict.src.txt: make the folder with `sut-prepare` first."),
         ("train contextual_retrieval --gpus -1", "must be a whole number of at least 1, but is"),
         ("train contextual_retrieval --gpus 99", "--gpus 99: this machine has "),
-        ("train contextual_retrieval --out run --seeds 1 2", "run is the folder of a run: several"),
+        (
+            "train contextual_retrieval --out run --seeds 1 2",
+            "run, the folder of a run, where no c",
+        ),
         (
             "train contextual_retrieval --out run/inside",
             "run, the folder of a run, where no c",

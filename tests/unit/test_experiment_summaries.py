@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sut_fairseq.cli import experiment
-from sut_fairseq.experiments import pages, records, report, results, summaries
+from sut_fairseq.experiments import pages, reading, records, report, results, summaries
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.records import Record
@@ -256,3 +256,21 @@ summaries:
     files = sorted(f"{name}.{ending}" for name in names for ending in ("csv", "png"))
     assert sorted(one.name for one in figures.iterdir()) == files
     assert "sacreBLEU,1,30.5000" in (figures / "my.v2-table-9.1.csv").read_text()
+
+
+def test_figures_of_two_experiments_of_one_name_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One would replace the other; nothing is written."""
+    for folder in ("ours", "other"):
+        (tmp_path / folder).mkdir()
+    ours = looked_up(tmp_path / "ours", "mix", "noisy", 1, 0.0)
+    other = looked_up(tmp_path / "other", "mix", "noisy", 1, 0.0)
+    own = tmp_path / "long_lookup_tables.yaml"
+    own.write_text(reading.read("long_lookup_tables").path.read_text(encoding="utf-8"))
+    records.write_record(other, replace(records.read_record(other), experiment=str(own)))
+    figures = tmp_path / "figures"
+    assert experiment.main(["report", str(ours), str(other), "--figures", str(figures)]) == 2
+    said = capsys.readouterr().err
+    assert "two experiments would have the file long_lookup_tables-figure-8.png: give one" in said
+    assert not figures.exists()
