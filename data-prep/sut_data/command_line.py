@@ -302,6 +302,7 @@ def _tell(name: str, sentence: str) -> None:
 
 def _as_sentence(error: Exception) -> str:
     """The message of an exception on one line; an `OSError` without its error number."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"`{error.filename}`: {error.strerror}."
+    if isinstance(error, OSError) and error.strerror:
+        # A full disk has no file name: writing fails, not opening.
+        return f"`{error.filename}`: {error.strerror}." if error.filename else f"{error.strerror}."
     return " ".join(str(error).split()) or type(error).__name__

@@ -12,6 +12,7 @@ from torch import cuda
 
 from sut_data.command_line import STOPPED, Parser, refuse
 from sut_data.files import check_writable, written_whole
+from sut_data.folders.prepared import STAMP
 from sut_data.tables import table
 from sut_fairseq.cli import (
     _experiment_evaluation,
@@ -100,6 +101,8 @@ def _prepare(arguments: argparse.Namespace) -> None:
     experiment = reading.read(arguments.name)
     with stoppable("the same command starts again"):
         folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
+    if not (folder / STAMP).is_file():
+        return  # `-- --help` was all that was asked
     usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
     size = [] if usual else ["--size", _SMALL]
     named = shlex.join([arguments.name, *size, "--data", str(folder)])

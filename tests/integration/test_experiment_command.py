@@ -286,6 +286,9 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
     prepare("matrix/scan-length", "--out", "out", "--", "--limit", 12)
     named = [line for line in capfd.readouterr().out.splitlines() if NAME in line]
     assert named == [f"train on it: {NAME} train matrix/scan-length --data out"]
+    prepare("matrix/scan-length", "--out", "none", "--", "--help")
+    shown = capfd.readouterr().out
+    assert "usage:" in shown and "train on it" not in shown
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,8 @@ into it. The new stamp, which is written last, makes them part of the folder. Un
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from sut_data.folders.making import LAYOUT
 from sut_data.folders.prepared import (
     ADDED,
     STAMP,
+    alone,
     file_sizes,
     hidden_folder,
     is_whole,
@@ -33,24 +31,6 @@ from sut_data.interrupts import uninterrupted
 from sut_data.text.pairs import SIDES, Inputs, checksum
 from sut_data.text.pipeline import prepare_text
 from sut_data.text.treatment import Counts, Treatment
-
-
-@contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Keep other processes from adding sets to a folder meanwhile.
-
-    Raises:
-        InputError: if one of them is doing so.
-    """
-    folder = os.open(out, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another process is adding a set to {out}: wait for it.") from None
-        yield
-    finally:
-        os.close(folder)
 
 
 def read_folder(out: Path) -> tuple[dict[str, Any], Treatment]:
@@ -66,8 +46,11 @@ def read_folder(out: Path) -> tuple[dict[str, Any], Treatment]:
         raise InputError(f"{out} was made by another version of this program: make it again.")
     if not is_whole(out, stamp):
         raise InputError(f"{out} lacks files that were in it: make it again.")
-    fields = {name: stamp["made_from"][name] for name in Treatment._fields}
-    source, target = fields.pop("languages")
+    fields = {name: stamp["made_from"].get(name) for name in Treatment._fields}
+    try:
+        source, target = fields.pop("languages")
+    except (TypeError, ValueError):
+        raise InputError(f"{out}/{STAMP} was changed by hand: make the folder again.") from None
     return stamp, Treatment(languages=(source, target), **fields)
 
 
@@ -87,7 +70,7 @@ def add(out: Path, inputs: Inputs) -> dict[str, Counts]:
     with alone(out):
         stamp, treatment = read_folder(out)
         _check_room(out, inputs)
-        with hidden_folder(out, "also") as folder:
+        with hidden_folder(out, "also", replaces=False) as folder:
             counts = prepare_text(inputs, treatment, folder, prepared=out)
             binarise(folder, counts, treatment.joined, 1, prepared=out)
             check_binarised(folder, counts)

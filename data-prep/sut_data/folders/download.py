@@ -15,6 +15,7 @@ import gzip
 import hashlib
 import http.client
 import os
+import re
 import time
 import urllib.error
 import urllib.request
@@ -32,6 +33,7 @@ BLOCK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
 SLOWEST = 1 << 10  # bytes per second, over any TIMEOUT seconds
 LARGEST = 4 << 30  # bytes of a file; the largest published one has less than a quarter
+_UNDECODABLE = "undecodable"  # instead of a checksum
 WITHOUT = "or fetch it in another way and give its folder with --raw"
 
 
@@ -49,7 +51,7 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
 
     Raises:
         InputError: if it cannot be downloaded (what has arrived is kept for the next time), or if
-            its checksum differs (then it is deleted).
+            its checksum differs or it is no archive (then it is deleted).
     """
     if not _is_there(destination, sha256, of_content):
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -115,13 +117,21 @@ def _obtain(
     expected, found = sha256 or _recorded(destination), _checksum(part, of_content)
     if expected not in (None, found):
         _discard(part)
-        whose = "the official one" if sha256 else f"that of the first download in {destination}"
-        whose += "" if sha256 else ".sha256"
+        record = _record_of(destination)
+        whose = "the official one" if sha256 else f"that of the first download in {record}"
+        wrong = "" if sha256 else f" (if the first download was the wrong one, delete {record})"
         raise InputError(
             f"{url} has the SHA-256 {found}, which differs from {whose}, {expected}: the file was "
-            f"damaged on the way or has changed; try again, {WITHOUT}."
+            f"damaged on the way or has changed; try again{wrong}, {WITHOUT}."
         )
     if expected is None:
+        # An error page, say: recorded, it would refuse the archive ever after.
+        zipped = destination.suffix in (".gz", ".tgz")
+        if found == _UNDECODABLE or (zipped and not _is_gzip(part)):
+            _discard(part)
+            raise InputError(
+                f"{url} is not an archive, whatever the server sent: try again, {WITHOUT}."
+            )
         print(f"{destination.name}: SHA-256 {found} (recorded; no official one is known).")
         _record(destination, found)
     # Before the rename: after it another run may have started its own `.part`.
@@ -129,19 +139,38 @@ def _obtain(
     part.rename(destination)
 
 
+def _record_of(destination: Path) -> Path:
+    return destination.with_name(destination.name + ".sha256")
+
+
 def _recorded(destination: Path) -> str | None:
-    record = destination.with_name(destination.name + ".sha256")
-    return record.read_text(encoding="ascii").split()[0] if record.exists() else None
+    """The checksum of the first download; None if there was none.
+
+    Raises:
+        InputError: if the record holds something else.
+    """
+    record = _record_of(destination)
+    if not record.exists():
+        return None
+    words = record.read_bytes().split()
+    if not words or not re.fullmatch(rb"[0-9a-f]{64}", words[0]):
+        raise InputError(f"{record} does not begin with a SHA-256: delete it.")
+    return words[0].decode("ascii")
 
 
 def _record(destination: Path, checksum: str) -> None:
     """Write the checksum in the form that `sha256sum --check` reads."""
-    with written_whole(destination.with_name(destination.name + ".sha256")) as record:
+    with written_whole(_record_of(destination)) as record:
         record.write_text(f"{checksum}  {destination.name}\n", encoding="ascii")
 
 
+def _is_gzip(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
+
+
 def _checksum(path: Path, of_content: bool) -> str:
-    """SHA-256 of a file, or of its content; "undecodable" if that cannot be decompressed."""
+    """SHA-256 of a file, or of its content; `_UNDECODABLE` if that cannot be decompressed."""
     digest = hashlib.sha256()
     try:
         with (
@@ -151,9 +180,9 @@ def _checksum(path: Path, of_content: bool) -> str:
             for block in iter(lambda: stream.read(BLOCK), b""):
                 digest.update(block)
                 if stream.tell() > LARGEST:
-                    return "undecodable"  # it decompresses to more than any published file
+                    return _UNDECODABLE  # it decompresses to more than any published file
     except (gzip.BadGzipFile, zlib.error, EOFError):
-        return "undecodable"
+        return _UNDECODABLE
     return digest.hexdigest()
 
 

@@ -101,7 +101,7 @@ def _build(
 ) -> dict[str, Any]:
     """Make the whole folder and put it at `out`; returns `stamp` and what the folder holds."""
     started = time.monotonic()
-    with put_in_place(out) as folder:
+    with put_in_place(out, inputs.pairs) as folder:
         counts = prepare_text(inputs, treatment, folder)
         workers = cores() if counts["train"].pairs >= PARALLEL_FROM else 1
         binarise(folder, counts, treatment.joined, workers)

@@ -17,6 +17,8 @@ The first four say with which published result the folder is comparable.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
@@ -27,10 +29,18 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.errors import InputError
-from sut_data.files import check_can_make, is_abandoned, leftovers, own_mark, written_whole
+from sut_data.files import (
+    check_can_make,
+    is_abandoned,
+    leftovers,
+    own_mark,
+    put_aside,
+    written_whole,
+)
 
 STAMP = "prepared.json"
 ADDED = "added.json"  # a journal: the sets that a process is putting into a folder
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # when writing, without a file's name
 _NOT_LISTED = re.compile(r"prepared\.json|\.\d+(@[\w.]*)?-(prepared|added)\.json")
 
 
@@ -72,11 +82,14 @@ def check_stamp(stamp: dict[str, Any]) -> None:
     """Refuse a stamp that was edited by hand, so that its readers need not check it.
 
     Raises:
-        TypeError: if a part is not a mapping.
+        TypeError: if a part is not a mapping, or the counts of a set are not numbers.
     """
     for name in ("files", "counts", "made_from", "also"):
         if not isinstance(stamp.get(name, {}), dict):
             raise TypeError(f"{name} must be a mapping")
+    for name, row in stamp.get("counts", {}).items():
+        if not isinstance(row, list) or not all(isinstance(one, int) for one in row):
+            raise TypeError(f"counts of {name} must be a list of whole numbers")
 
 
 def _take_back(out: Path, journal: Path, stamp: dict[str, Any]) -> None:
@@ -158,19 +171,29 @@ def is_whole(out: Path, stamp: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
+def hidden_folder(out: Path, purpose: str, *, replaces: bool = True) -> Iterator[Path]:
     """Yield an empty folder beside `out`, where there is room for it, and delete it at the end.
 
     What killed runs with the same purpose left behind is deleted first.
 
     Args:
-        out: the folder that is to be made.
+        out: the absolute path of the folder that is to be made.
         purpose: a word that becomes part of its name.
+        replaces: what is made will take the place of `out`.
 
     Raises:
-        InputError: if there is no right to write beside `out`, or fairseq could not read it.
+        InputError: if there is no right to write beside `out`, it could not be replaced, or fairseq
+            could not read it.
+        OSError: naming `out`, if there is no room for the files.
     """
     check_can_make(out, str(out))
+    if replaces and os.path.ismount(out):
+        raise InputError(f"{out} is a mount point, which cannot be replaced: name a folder in it.")
+    if replaces and Path.cwd().is_relative_to(out):
+        raise InputError(
+            f"{out} would be replaced, but it is the current folder or has it inside: run the "
+            "command from another one, or name a folder in it."
+        )
     if os.pathsep in str(out):
         raise InputError(
             f"{out}: fairseq takes `{os.pathsep}` for the end of a folder's name and the start of "
@@ -182,31 +205,79 @@ def hidden_folder(out: Path, purpose: str) -> Iterator[Path]:
     try:
         folder.mkdir()  # here, so that Ctrl-C right after it deletes it too
         yield folder
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(out)) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def put_in_place(out: Path) -> Iterator[Path]:
+def alone(out: Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep other processes from adding sets to a folder, or replacing it, meanwhile.
+
+    Args:
+        out: the folder.
+        wait: for the end of what another process does with it; otherwise that is an error.
+
+    Raises:
+        InputError: if another process is at it.
+    """
+    folder = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise InputError(f"another process is adding a set to {out}: wait for it.") from None
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def put_in_place(out: Path, sets: Iterable[str]) -> Iterator[Path]:
     """Yield an empty folder beside `out`; rename it to `out` if the block succeeds.
 
-    An earlier `out` is replaced. If the block fails, the new folder is deleted and `out` stays as
-    it was.
+    An earlier `out` is replaced, but kept under another name if meanwhile files or sets were put
+    into it. If the block fails, the new folder is deleted and `out` stays as it was.
+
+    Args:
+        out: the folder.
+        sets: those that the new folder will have.
     """
     with hidden_folder(out, "partial") as partial:
         remove_leftovers(out, "old")
         yield partial
-        if out.exists():
-            old = out.with_name(f".{out.name}.old-{own_mark()}")
-            out.rename(old)
+        if not out.exists():
+            partial.rename(out)
+            return
+        with alone(out, wait=True):
+            foreign = _put_there_meanwhile(out, sets)
+            if foreign:
+                old = put_aside(out, "earlier")
+            else:
+                old = out.rename(out.with_name(f".{out.name}.old-{own_mark()}"))
             try:
                 partial.rename(out)
             except BaseException:
                 old.rename(out)
                 raise
-            shutil.rmtree(old)
+        if foreign:
+            print(f"While {out} was made anew, it changed: the earlier folder is kept as {old}.")
         else:
-            partial.rename(out)
+            shutil.rmtree(old)
+
+
+def _put_there_meanwhile(out: Path, sets: Iterable[str]) -> bool:
+    """Tell whether an existing `out` has become one that must not be deleted."""
+    try:
+        stamp = read_stamp(out)
+        if stamp:
+            check_replaceable(out, stamp, sets)
+    except InputError:
+        return True
+    return False
 
 
 def write_stamp(folder: Path, stamp: dict[str, Any]) -> None:

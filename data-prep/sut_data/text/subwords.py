@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sut_data.errors import InputError
+from sut_data.files import LONGEST
 
 Pair = tuple[str, str]
 
@@ -157,7 +158,8 @@ def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads
             hard_vocab_limit=False,
             normalization_rule_name="identity",
             num_threads=threads,
-            minloglevel=2,  # hides even the message that very long lines are skipped
+            max_sentence_length=4 * LONGEST,  # bytes; longer lines would be skipped
+            minloglevel=2,
         )
     except RuntimeError as error:
         characters = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
@@ -20,6 +21,7 @@ from sut_data.folders.binarise import LOG
 from sut_data.folders.making import make_folder
 from sut_data.folders.prepared import (
     added_sets,
+    alone,
     hidden_folder,
     is_whole,
     read_stamp,
@@ -174,6 +176,63 @@ def test_another_treatment_would_lose_it(out: Path, files: Files) -> None:
     assert stamp is not None and "also" not in stamp and "more" in stamp["counts"]
 
 
+@pytest.mark.parametrize("meanwhile", ["a set", "a file", "another folder", "nothing"])
+def test_what_is_put_into_a_folder_while_it_is_made_anew_is_kept(
+    meanwhile: str,
+    out: Path,
+    files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def changing(*arguments: Any, **more: Any) -> None:
+        binarised(*arguments, **more)
+        if meanwhile == "a set":
+            adding.add(out, inputs_of(files, "more"))
+        elif meanwhile == "a file":
+            (out / "notes").write_text("mine")
+        elif meanwhile == "another folder":
+            (out / "prepared.json").unlink()
+
+    monkeypatch.setattr(making, "binarise", changing)
+    made = making.make_folder(
+        out, inputs_of(files, "train", "valid", "test"), Treatment(joined=True), {}
+    )
+    assert read_stamp(out) == json.loads(json.dumps(made))
+    earlier = out.with_name("out.earlier")
+    names = {"out"} if meanwhile == "nothing" else {"out", "out.earlier"}
+    assert set(os.listdir(out.parent)) == names
+    said = f"While {out} was made anew, it changed: the earlier folder is kept as {earlier}."
+    assert (said in capsys.readouterr().out) == (meanwhile != "nothing")
+    kept = {"a set": "more.src-tgt.src.bin", "a file": "notes", "another folder": "dict.src.txt"}
+    assert meanwhile == "nothing" or (earlier / kept[meanwhile]).is_file()
+
+
+def test_folders_that_cannot_be_replaced(
+    out: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (out / "below").mkdir()
+    monkeypatch.chdir(out / "below")
+    with pytest.raises(InputError, match="it is the current folder or has it inside: run the"):
+        make_folder(out, inputs_of(files, "train", "valid", "test"), Treatment(joined=True), {})
+    adding.add(out, inputs_of(files, "more"))
+    sentence = "/proc is a mount point, which cannot be replaced: name a folder in it"
+    with pytest.raises(InputError, match=sentence), hidden_folder(Path("/proc"), "partial"):
+        raise AssertionError("it was not refused")
+
+
+def test_a_full_disk_is_told_with_its_place(
+    out: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(making, "binarise", full)
+    before = content(out)
+    with pytest.raises(OSError, match=rf"No space left on device: '{out}'"):
+        make_folder(out, inputs_of(files, "train", "valid", "test"), Treatment(joined=True), {})
+    assert content(out) == before
+
+
 def failing(number: int, error: BaseException) -> Callable[[Path, Path], Path]:
     """`Path.rename` that fails when it is called for the nth time."""
     calls = iter(range(1, 1000))
@@ -266,7 +325,7 @@ def test_a_journal_deletes_nothing_else(out: Path, files: Files) -> None:
 
 
 def test_two_at_a_time(out: Path, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    with adding.alone(out), pytest.raises(InputError, match="another process is adding a set"):
+    with alone(out), pytest.raises(InputError, match="another process is adding a set"):
         adding.add(out, inputs_of(files, "more"))
 
     def changing(*arguments: Any, **more: Any) -> None:
@@ -337,6 +396,10 @@ def test_folders_that_cannot_be_added_to(
     assert "lacks files that were in it: make it again" in refused(out)
     lost.rename(out / "text" / "train.src")
     stamp = json.loads((out / "prepared.json").read_text())
+    for languages in (None, ["de"]):
+        edited = {**stamp, "made_from": {**stamp["made_from"], "languages": languages}}
+        (out / "prepared.json").write_text(json.dumps(edited))
+        assert "prepared.json was changed by hand: make the folder again" in refused(out)
     stamp["made_from"]["layout"] = 1
     (out / "prepared.json").write_text(json.dumps(stamp))
     assert "was made by another version of this program: make it again" in refused(out)

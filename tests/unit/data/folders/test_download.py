@@ -256,6 +256,29 @@ def test_without_an_official_checksum_the_first_is_kept(
     assert os.listdir(file.parent) == ["file.sha256"]
 
 
+def test_a_page_is_not_taken_for_the_first_archive(server: Server, file: Path) -> None:
+    """Recorded, its checksum would refuse the right file from then on."""
+    archive, whole = file.with_name("file.tgz"), gzip.compress(b"text")
+    server.content = b"<html>Please log in</html>"
+    with pytest.raises(InputError, match=r"is not an archive, whatever the server sent: try again"):
+        fetch(server.url, archive, None)
+    assert not os.listdir(file.parent)
+    server.content = whole
+    assert fetch(server.url, archive, None).read_bytes() == whole
+    archive.unlink()
+    server.content = gzip.compress(b"another")
+    with pytest.raises(InputError, match=r"the wrong one, delete .*file\.tgz\.sha256\)"):
+        fetch(server.url, archive, None)
+
+
+@pytest.mark.parametrize("record", [b"", b"\xff\xfe", b"<html>"])
+def test_a_damaged_record_is_told(server: Server, file: Path, record: bytes) -> None:
+    fetch(server.url, file, None)
+    (file.parent / "file.sha256").write_bytes(record)
+    with pytest.raises(InputError, match=r"file\.sha256 does not begin with a SHA-256: delete it"):
+        fetch(server.url, file, None)
+
+
 def test_the_checksum_may_be_that_of_the_content(server: Server, file: Path) -> None:
     server.content = gzip.compress(b"a\nb\n")
     right = hashlib.sha256(b"a\nb\n").hexdigest()

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 from subword_nmt import learn_bpe
 
 from sut_data.errors import InputError
@@ -193,6 +194,13 @@ def test_unfit_text_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=sentence):
         prepare(tmp_path, train, treatment)
+
+
+def test_sentencepiece_learns_from_long_lines(tmp_path: Path) -> None:
+    """By default it skips lines of more than 4,192 bytes."""
+    subword_models.learn_sentencepiece(["xyzzy " * 1000, "a"], 20, tmp_path / "model", 1)
+    pieces = SentencePieceProcessor(model_file=str(tmp_path / "model"))
+    assert pieces.piece_to_id("z") != pieces.unk_id()
 
 
 def test_an_invisible_evaluation_sentence_is_refused(tmp_path: Path) -> None:
