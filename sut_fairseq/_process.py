@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 from sut_fairseq._excepthook import show_input_errors_as_sentences
 from sut_fairseq._workers import join_workers, prepare_workers
 from sut_fairseq.checkpoints.training import protect_trainings
+from sut_fairseq.errors import InputError
 
 
 def prepare_process(arguments: Namespace | None = None) -> None:
@@ -23,4 +25,23 @@ def prepare_process(arguments: Namespace | None = None) -> None:
     if arguments is None:
         prepare_workers()
     else:
+        refuse_buckets(arguments)
         join_workers(arguments)
+
+
+def refuse_buckets(options: Any) -> None:
+    """Refuse `--num-batch-buckets`, with which fairseq fails where numpy is 2.4 or newer.
+
+    It also pads sources before a task of ours can put a begin token before their first word.
+
+    Args:
+        options: fairseq's, with or without those of a task.
+
+    Raises:
+        InputError: if sentences are to be padded to the lengths of buckets.
+    """
+    if getattr(options, "num_batch_buckets", 0):
+        raise InputError(
+            "--num-batch-buckets pads sentences for TPUs, on which these models do not run: leave "
+            "it out."
+        )

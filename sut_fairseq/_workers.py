@@ -38,13 +38,14 @@ def join_workers(arguments: Namespace) -> None:
     """Make the options of fairseq-train those of one of the launched processes.
 
     Call it where fairseq begins to use one of our architectures. Without a launcher, or for
-    options of a model alone, it changes next to nothing.
+    options of a model alone, it changes next to nothing; our own commands train nothing.
 
     Raises:
         InputError: if each process would train its own copy, or for a kind of data parallelism that
             these models do not support.
     """
-    if not hasattr(arguments, "distributed_world_size"):
+    own_command = PurePath(sys.argv[0] if sys.argv else "").name.startswith("sut-")
+    if own_command or not hasattr(arguments, "distributed_world_size"):
         return
     check_training(arguments, arguments)
     on_cpu = arguments.cpu or not torch.cuda.is_available()

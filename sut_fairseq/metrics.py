@@ -1,8 +1,9 @@
 """From sums in logging outputs to fairseq metrics.
 
 Sums go in, ratios of sums come out, so that a logged value does not depend on how the data was
-split into batches or over workers. By fairseq's convention, meters whose names start with an
-underscore are kept but not shown.
+split into batches or over workers. (The auxiliary losses do: the criterion logs the mean over
+batches of what it minimises, in which routing is balanced within a batch.) By fairseq's
+convention, meters whose names start with an underscore are kept but not shown.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def check_target_padding(task: FairseqTask) -> None:
         InputError: naming the option.
     """
     padded = bool(getattr(task.cfg, "left_pad_target", False))
-    allowed = "False: exact match compares targets from their first column on"
+    allowed = "False: labels and exact match are read from the first column of targets on"
     check(not padded, "--left-pad-target", allowed, padded)
 
 

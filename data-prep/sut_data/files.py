@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from sut_data.errors import InputError
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST = 1 << 24  # characters of a line, so that an endless one does not fill memory
 
 
@@ -67,6 +69,17 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name `path` if there is no room to write: only errors of opening come with a name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
 def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside `path` to write to; it replaces `path` at the end.
 
@@ -88,7 +101,8 @@ def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) ->
     # In the same folder: a rename is atomic only within one file system.
     partial = target.with_name(f".{own_mark()}-{path.name}{ending}")
     try:
-        yield partial
+        with naming(path):
+            yield partial
         if partial.is_file():
             with open(partial, "rb") as file:
                 os.fsync(file.fileno())

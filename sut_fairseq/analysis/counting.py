@@ -239,7 +239,10 @@ def _lstm_cell(module: Any, inputs: Any, output: Any) -> None:
 
 
 def _expert_linear(module: Any, inputs: Any, output: Tensor) -> None:
-    """MACs of an expert layer, a row for each pair of token and expert; bias as for nn.Linear."""
-    num_pairs = inputs[-1].order.numel()
+    """MACs of an expert layer, a row for each pair of token and expert; bias as for nn.Linear.
+
+    The rows of inactive tokens, which the masked layout keeps, are not computed.
+    """
+    num_pairs = sum(inputs[-1].sizes[:-1])
     bias = 0 if module.bias is None else module.out_features
     module.__flops__ += num_pairs * (module.in_features * module.out_features + bias)

@@ -11,6 +11,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.checkpoints.reading import guard_fairseq, load_as_fairseq
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError, check
@@ -31,7 +32,8 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
 
     Args:
         path: a checkpoint; no code in it is executed.
-        overrides: values that replace those of training: `data`, `alpha_threshold`, ...
+        overrides: values that replace those of training: `data`, `alpha_threshold`, ... Without
+            a `token_layout`, a model that was trained in the masked one gets the default.
 
     Raises:
         InputError: if the checkpoint is damaged, has no model, or one whose weights are not all
@@ -57,6 +59,10 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
                 f"the model in `{path}` cannot be used: its weights `{name}` are not all finite, "
                 "so its training diverged; take an earlier checkpoint."
             )
+    if "token_layout" not in overrides:
+        for stack in stacks(model).values():
+            if stack.layout == "masked":  # for training: here it would compute what halting saves
+                stack.layout = "auto"
     return model, task
 
 

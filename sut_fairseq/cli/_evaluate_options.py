@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 from sut_data.command_line import Parser, whole_number
@@ -145,6 +146,9 @@ def num_rows(arguments: argparse.Namespace) -> int:
 def _published(text: str) -> tuple[str, float]:
     group, _, number = text.rpartition("=")
     try:
-        return group, float(number)
+        published = float(number)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be GROUP=NUMBER, but is {text!r}") from None
+        published = math.nan
+    if not math.isfinite(published):
+        raise argparse.ArgumentTypeError(f"must be GROUP=NUMBER, but is {text!r}")
+    return group, published

@@ -49,8 +49,11 @@ def draw_sentences(
         _tell(f"answer: {answered.text}")
         folder = _folder(arguments.out, name, sentence.text)
         figures = trace_plots.sentence_figures(answered, arguments.head)
+        # First, so that the same command completes the folder after an interruption.
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_whole(folder / _MARK) as mark:
+            mark.write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
         files += write(folder, figures, arguments.format)
-        (folder / _MARK).write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
     return files
 
 
@@ -140,6 +143,7 @@ def draw_experts(
             best = use.words(_SPOKEN_WORDS)
             for expert, (load, words) in enumerate(zip(use.loads(), best, strict=True), start=1):
                 shown = ", ".join(f"{word.text} ({100 * word.share:.0f} %)" for word in words)
+                shown = shown or "no word with more than an even share"
                 print(f"{what}, expert {expert}: {100 * load:.1f} % of all choices; {shown}")
             rows += [
                 dict(zip(_COLUMNS, (loop, layer, expert, *word), strict=True))

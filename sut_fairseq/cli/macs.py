@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -212,15 +212,16 @@ def report(complexity: Complexity) -> dict[str, Any]:
 
 def print_table(result: dict[str, Any]) -> None:
     """Print a report as text."""
+    shown = _in_units(max(result["macs"], result["macs_full"]))
     notes = {PRODUCTS: " (second figure only)", REPEATED: " (first figure only)"}
     rows = [
-        ("parameters", _millions(result["params"])),
-        ("MACs, convention of the paper", _millions(result["macs"])),
-        *((f"  {part}", _millions(macs)) for part, macs in result["by_part"].items()),
-        ("MACs with attention products", _millions(result["macs_full"])),
+        ("parameters", _in_units(result["params"])(result["params"])),
+        ("MACs, convention of the paper", shown(result["macs"])),
+        *((f"  {part}", shown(macs)) for part, macs in result["by_part"].items()),
+        ("MACs with attention products", shown(result["macs_full"])),
         ("MACs by kind of work", ""),
         *(
-            (f"  {kind}{notes.get(kind, '')}", _millions(macs))
+            (f"  {kind}{notes.get(kind, '')}", shown(macs))
             for kind, macs in result["by_kind"].items()
         ),
         ("sentence pairs", str(result["sentences"])),
@@ -233,8 +234,10 @@ def print_table(result: dict[str, Any]) -> None:
     print(table(rows))
 
 
-def _millions(number: int) -> str:
-    return f"{number / 1e6:.2f} M"
+def _in_units(largest: int) -> Callable[[int], str]:
+    """How to show numbers up to `largest`: in thousands or millions, alike to compare them."""
+    unit, name = (1e3, "k") if largest < 1e7 else (1e6, "M")
+    return lambda number: f"{number / unit:.2f} {name}"
 
 
 def _is_language_model(path: Path) -> bool:

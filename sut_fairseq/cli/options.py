@@ -54,6 +54,11 @@ def _main(argv: Sequence[str] | None) -> None:
         return
     described = describe(arguments.name)
     if arguments.preset_only:
+        if described.what != "architecture":
+            raise InputError(
+                f"--preset-only is for architectures, but {arguments.name} is a "
+                f"{described.what}: leave it out."
+            )
         of_preset = [
             replace(group, options=tuple(one for one in group.options if one.preset))
             for group in described.groups

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sut_data.command_line import Parser
+from sut_data.command_line import Parser, run_command
 
 
 def user_dir() -> Path:
@@ -41,8 +41,9 @@ def make_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the package folder or the path of the pins; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    print(constraints() if arguments.constraints else user_dir())
-    return 0
+    return run_command(
+        "sut-user-dir", lambda: print(constraints() if arguments.constraints else user_dir())
+    )
 
 
 if __name__ == "__main__":

@@ -94,7 +94,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     cross-entropy is a sum over tokens and the terms are means, hence the factor: the balance
     between them does not depend on the batch size. A model that reports no statistics trains as
     with `label_smoothed_cross_entropy`. Validation also logs the exact match of greedy search,
-    which is given the prefix that `--ignore-prefix-size` leaves out of the loss.
+    which is given the prefix that `--ignore-prefix-size` leaves out of the loss. As in fairseq, the
+    sample size counts the tokens of that prefix.
 
     With several workers, each computes the terms of its own batch, and gradients are those of the
     mean over workers, weighted by sample size; with `over_workers`, each computes the terms of all

@@ -63,6 +63,18 @@ class LanguageModelConfig(UniversalTransformerConfig):
     tokens_per_sample: int = II("task.tokens_per_sample")
 
 
+def _check_targets(task: FairseqTask) -> None:
+    """Refuse what a decoder that sees only earlier tokens cannot predict.
+
+    Raises:
+        InputError: with `--self-target` or `--past-target`.
+    """
+    wanted = set(getattr(task, "targets", None) or ["future"]) - {"future"}
+    if wanted:
+        flags = " and ".join(f"--{name}-target" for name in sorted(wanted))
+        raise InputError(f"this model predicts the next token of a text only: leave {flags} out.")
+
+
 @register_model("universal_transformer_lm", dataclass=LanguageModelConfig)
 class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
     """A language model with any kinds of block, attention, feed-forward layer and halting.
@@ -82,6 +94,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
             InputError: if an option has a value that is not allowed.
         """
         prepare_process()
+        _check_targets(task)
         cfg = complete(LanguageModelConfig, cfg)
         warn_of_unused(cfg, "encoder", "language model")
         source, target = task.source_dictionary, task.target_dictionary

@@ -8,6 +8,7 @@ from fairseq.tasks import register_task
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
+from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.labels import LabelTask, LabelTaskConfig
 
 
@@ -25,6 +26,19 @@ class ClassificationAsTranslationTask(LabelTask):
         start = source.new_full((source.size(0), 1), self.tgt_dict.eos())
         output = model(**{**sample["net_input"], "prev_output_tokens": start})
         return self._of_first_word(model, output)
+
+    def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
+        """Build the criterion.
+
+        Raises:
+            InputError: with `--ignore-prefix-size`, which would leave labels out of the loss.
+        """
+        if getattr(cfg, "ignore_prefix_size", 0):
+            raise InputError(
+                "--ignore-prefix-size leaves the label, the only word of a target, out of the "
+                "loss: leave the option out."
+            )
+        return super().build_criterion(cfg, from_checkpoint)
 
     def valid_step(
         self, sample: dict[str, Any], model: nn.Module, criterion: nn.Module

@@ -14,7 +14,7 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
-from sut_fairseq._process import prepare_process
+from sut_fairseq._process import prepare_process, refuse_buckets
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.balanced import BalancedLengths
@@ -51,7 +51,9 @@ class LabelTask(TranslationTask):
 
     def __init__(self, cfg: LabelTaskConfig, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
         prepare_process()
+        refuse_buckets(cfg)
         super().__init__(cfg, src_dict, tgt_dict)
+        metrics.check_target_padding(self)
         if src_dict == tgt_dict:
             raise InputError(
                 "classification needs a dictionary of the labels alone, but source and target "

@@ -138,6 +138,22 @@ def test_a_model_of_fairseq(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("--left-pad-target", "labels and exact match are read from the first column of targets"),
+        ("--num-batch-buckets 2", "pads sentences for TPUs"),
+        ("--ignore-prefix-size 1", "leaves the label, the only word of a target, out of the loss"),
+    ],
+)
+def test_options_that_labels_do_not_know(
+    given: str, sentence: str, data: Path, tmp_path: Path
+) -> None:
+    """With a model and a criterion of fairseq, which read none of ours."""
+    finished = train(data, tmp_path, *FAIRSEQ, *TASK, *words(given), ok=False)
+    assert "Traceback" not in finished.stderr and sentence in finished.last_line
+
+
+@pytest.mark.parametrize(
     "criterion", ["cross_entropy_with_auxiliary", "label_smoothed_cross_entropy"]
 )
 def test_accuracy_is_that_of_labels(criterion: str, data: Path, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_seconds_are_shown_where_they_can_be_compared(checkpoint: Path, data: Pa
     ("arguments", "sentence"),
     [
         ("--thresholds 0", "`--thresholds` must be greater than 0, at most 1, but is 0.0 instead."),
+        ("--published all=nan", "must be GROUP=NUMBER, but is 'all=nan'"),
         ("--by source_length --bins few", "must be a whole number of at least 1, but is `few`"),
         (
             "--by operators",

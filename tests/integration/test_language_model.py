@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sut_fairseq.errors import InputError
+from sut_fairseq.models.language_model import (
+    LanguageModelConfig,
+    UniversalTransformerLanguageModel,
+)
 from tests.integration.commands import SIZES, USER_DIR, on_cpu, run, train, words
 
 LM = words("--task language_modeling --sample-break-mode eos --tokens-per-sample 32")
@@ -84,6 +90,12 @@ def test_train_score_generate(words_only: Path, text: Path, tmp_path: Path) -> N
     assert "is a language model, which translates nothing: load it with" in translated.last_line
     drawn = run("sut-report", "--path", checkpoint, "--out", tmp_path, ok=False)
     assert "--path is a language model, which answers nothing" in drawn.last_line
+
+
+def test_only_the_next_token_is_predicted() -> None:
+    task = SimpleNamespace(targets=["future", "self"])
+    with pytest.raises(InputError, match="the next token of a text only: leave --self-target out"):
+        UniversalTransformerLanguageModel.build_model(LanguageModelConfig(), task)
 
 
 def test_macs_are_those_of_a_transformer_of_the_same_sizes() -> None:

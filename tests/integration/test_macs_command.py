@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from sut_fairseq.analysis.depth import stacks
+from sut_fairseq.analysis.trained import load as load_model
 from tests.integration.commands import SIZES, TINY, Finished, run, run_installed, words
 
 # MACs of each test pair counted alone, at the threshold 0.6.
@@ -60,6 +62,19 @@ def test_real_data_is_the_sum_of_its_pairs(data: Path, halting: Path) -> None:
         steps = {"encoder": 2, "decoder": 3}[stack]
         halted = found["halting"][stack]
         assert halted["depth"] == pytest.approx(steps * (1 - halted["skipped"]))
+
+
+def test_constant_shapes_are_for_training(data: Path, halting: Path, tmp_path: Path) -> None:
+    """A model of the masked layout is counted, as it computes here, in the compact one."""
+    state = torch.load(halting, weights_only=True)
+    state["cfg"]["model"]["token_layout"] = "masked"
+    masked = tmp_path / "masked.pt"
+    torch.save(state, masked)
+    options = ("--data", data, "--alpha-threshold", 0.6, "--max-sentences", 5, "--json")
+    counted = [run("sut-macs", "--path", path, *options).stdout for path in (halting, masked)]
+    assert counted[0] == counted[1]
+    model, _ = load_model(str(masked), {"data": str(data), "token_layout": "masked"})
+    assert {stack.layout for stack in stacks(model).values()} == {"masked"}
 
 
 def test_a_lower_threshold_costs_less(data: Path, halting: Path) -> None:

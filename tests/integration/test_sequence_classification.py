@@ -322,6 +322,7 @@ def test_truncated_sources_fit(data: Path) -> None:
         ("--arch sut_tiny --task translation", "needs --task sequence_classification."),
         ("--group-column depth", "has no column `depth`; its columns are: size."),
         ("--readout middle", "invalid choice: 'middle'"),
+        ("--num-batch-buckets 2", "pads sentences for TPUs, on which these models do not run"),
     ],
 )
 def test_bad_combinations(arguments: str, sentence: str, data: Path, tmp_path: Path) -> None:

@@ -156,6 +156,19 @@ def test_halting_saves_what_it_skips(kind: str, alpha_threshold: float) -> None:
     assert float(counted.halting["decoder"].steps_run) == sum(target)
 
 
+def test_the_masked_layout_skips_only_experts() -> None:
+    """Tokens that have halted stay in the list: all else is computed for them, too."""
+    kinds = {}
+    for layout, threshold in (("compact", 0.3), ("masked", 0.3), ("compact", 1.0)):
+        model = small_model(**MIXTURE, **HALTING, token_layout=layout)
+        lower_threshold(model, threshold)
+        (pair,) = without_padding([(torch.arange(4, 11), torch.arange(4, 9))], eos=2)
+        kinds[layout, threshold] = count(model, [pair]).by_kind
+    halted, masked, whole = kinds.values()
+    assert masked["feed-forward"] == halted["feed-forward"] < whole["feed-forward"]
+    assert masked["routers"] == whole["routers"] > halted["routers"]
+
+
 def test_batches_cost_what_their_sentences_cost_alone() -> None:
     model = small_model(**MIXTURE, **HALTING)
     lower_threshold(model, 0.5)

@@ -76,5 +76,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     assert json.loads(capsys.readouterr().out)["model"] == "universal_transformer"
     assert main(["--preset-only"]) == 2
     assert "--preset-only is for one architecture: name it" in capsys.readouterr().err
+    assert main(["classification", "--preset-only"]) == 2
+    assert "for architectures, but classification is a criterion" in capsys.readouterr().err
     assert main(["sut_bse"]) == 2
     assert "task `sut_bse` here; the nearest are sut_base" in capsys.readouterr().err

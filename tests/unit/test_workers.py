@@ -88,6 +88,14 @@ def test_without_a_launcher_nothing_changes(environment: pytest.MonkeyPatch) -> 
     assert joined_options() == {}
 
 
+def test_our_own_commands_start_nothing(environment: pytest.MonkeyPatch) -> None:
+    """They use the parser of fairseq-train to build a model, also where a launcher is at work."""
+    environment.setattr(sys, "argv", ["/bin/sut-macs"])
+    for number in ("2", "two"):
+        environment.setenv("WORLD_SIZE", number)
+        assert joined(typed()) == {}
+
+
 def test_a_number_of_processes_that_is_none(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("WORLD_SIZE", "two")
     with pytest.raises(InputError, match="`WORLD_SIZE` must be a number of processes, or not set"):

@@ -17,7 +17,6 @@ The first four say with which published result the folder is comparable.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -33,6 +32,7 @@ from sut_data.files import (
     check_can_make,
     is_abandoned,
     leftovers,
+    naming,
     own_mark,
     put_aside,
     written_whole,
@@ -40,7 +40,6 @@ from sut_data.files import (
 
 STAMP = "prepared.json"
 ADDED = "added.json"  # a journal: the sets that a process is putting into a folder
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # when writing, without a file's name
 _NOT_LISTED = re.compile(r"prepared\.json|\.\d+(@[\w.]*)?-(prepared|added)\.json")
 
 
@@ -204,11 +203,8 @@ def hidden_folder(out: Path, purpose: str, *, replaces: bool = True) -> Iterator
     folder = out.with_name(f".{out.name}.{purpose}-{own_mark()}")
     try:
         folder.mkdir()  # here, so that Ctrl-C right after it deletes it too
-        yield folder
-    except OSError as error:
-        if error.errno not in _NO_ROOM or error.filename is not None:
-            raise
-        raise OSError(error.errno, error.strerror, str(out)) from error
+        with naming(out):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -21,7 +21,7 @@ from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 COMMAND = "sut-benchmark"
 
 _LABEL_SMOOTHING = 0.1
-_TOLERANCE = 0.01  # relative difference of MACs that count as equal
+TOLERANCE = 0.01  # relative difference of MACs that count as equal
 
 
 def own_model(
@@ -126,7 +126,7 @@ def equal_transformer(
     # The roundest number that comes close enough, because hardware prefers round sizes.
     for multiple in (64, 32, 16, 8, 4, 2, 1):
         hidden_dim = multiple * max(1, round(exact / multiple))
-        if abs(hidden_dim - exact) * slope <= _TOLERANCE * wanted:
+        if abs(hidden_dim - exact) * slope <= TOLERANCE * wanted:
             return transformer(hidden_dim), hidden_dim
     raise InputError(
         f"`--arch` must have at least the {few - 63 * slope:,.0f} MACs that a Transformer of its "

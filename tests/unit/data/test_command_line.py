@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shlex
 import socket
@@ -134,6 +135,9 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert path.read_text() == "one"
     with written_whole(path) as partial:
         partial.write_text("three")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # writing, unlike opening, has no name
+    with pytest.raises(OSError, match=rf"No space left on device: '{path}'"), written_whole(path):
+        raise full
     assert path.read_text() == "three"
 
 
