@@ -102,6 +102,19 @@ def _exported_as_fairseq(
     return upgraded
 
 
+def first_not_finite(tensors: Mapping[str, torch.Tensor]) -> str | None:
+    """Name of the first tensor with NaN or infinite numbers, which loading refuses; None: none has.
+
+    fairseq's adaptive layers also save a `_float_tensor` that nothing fills or reads; it is passed
+    over.
+    """
+    for name, tensor in tensors.items():
+        used = tensor.is_floating_point() and not name.endswith("_float_tensor")
+        if used and not torch.isfinite(tensor).all():
+            return name
+    return None
+
+
 def guard_fairseq() -> None:
     """Make fairseq check every checkpoint that it reads, as we do.
 

@@ -11,12 +11,29 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from sut_fairseq.checkpoints.reading import first_not_finite
+from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.checkpoints.writing import shared_memory
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.precision import exact, exact_dtype
 from sut_fairseq.modules.trained_words import split_words
+
+# Settings of models that change what they compute, most of which no tensor's name or shape shows.
+# A training may be resumed with others of the rest: dropouts, layouts, longest sentences, ...
+_SETTINGS = (
+    *("encoder_layers", "decoder_layers", "encoder_block", "decoder_block", "copy_gate_update"),
+    *("encoder_normalize_before", "decoder_normalize_before", "no_token_positional_embeddings"),
+    *("encoder_attention_heads", "decoder_attention_heads", "attention_head_dim"),
+    *("attention_experts", "attention_top_k", "ffn_experts", "ffn_top_k", "activation_fn"),
+    *("attention_retrievals", "attention_value_scores", "attention_value_matrices"),
+    *("attention_biases", "attention_distribution", "attention_positions", "attention_window"),
+    *("attention_buckets", "attention_max_distance", "cross_attention"),
+    *("encoder_halting", "decoder_halting", "alpha_threshold", "halting_epsilon", "readout"),
+    *("recurrent_kind", "encoder_bidirectional", "boundary_tokens", "attender", "mix_content"),
+    *("attend", "stop_gate", "dnc_cells", "no_dnc_masking", "no_dnc_erasure", "no_dnc_sharpening"),
+)
 
 
 class ParameterAverage:
@@ -44,7 +61,7 @@ class ParameterAverage:
 
         Raises:
             ValueError: the tensors differ from the earlier ones in name, shape, type or shared
-                memory, one of them has NaN, or the words differ.
+                memory, one of them is not all finite, or the words differ.
         """
         tensors, words = split_words(tensors)
         for key, ours in words.items():
@@ -64,9 +81,15 @@ class ParameterAverage:
                     f"`{self._first}` and `{path}` do not share memory between the same "
                     f"parameters; average checkpoints of one run, all saved in the same way."
                 )
+        name = first_not_finite(tensors)
+        if name is not None:
+            raise InputError(
+                f"`{path}` has NaN or infinite numbers in `{name}`, and so would every average "
+                f"with it; leave this checkpoint out."
+            )
         for key, leader in ties.items():
             if key == leader:
-                self._add_tensor(path, key, tensors[key])
+                self._add_tensor(key, tensors[key])
         self.count += 1
 
     def result(self) -> OrderedDict[str, Tensor]:
@@ -78,17 +101,12 @@ class ParameterAverage:
         averaged.update(self._words)
         return averaged
 
-    def _add_tensor(self, path: Path, key: str, tensor: Tensor) -> None:
+    def _add_tensor(self, key: str, tensor: Tensor) -> None:
         if not tensor.is_floating_point():
             if key in self._kept and not torch.equal(self._kept[key], tensor):
                 self.differing.add(key)
             self._kept[key] = tensor.clone()
             return
-        if torch.isnan(tensor).any():
-            raise InputError(
-                f"`{path}` has NaN in `{key}`, so every average with it would be NaN; leave this "
-                f"checkpoint out."
-            )
         if key in self._sums:
             self._sums[key] += exact(tensor)
         else:
@@ -114,8 +132,12 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
     ordered = sorted(infos, key=lambda info: info.updates)
     _check_same_arch(ordered)
     average = ParameterAverage()
+    before: tuple[Path, dict[str, Any]] | None = None  # the first checkpoint and its settings
     for info in tqdm(ordered, desc="averaging", unit="file", disable=None):
         state = load_checkpoint(info.path)
+        settings = {name: setting(state, "model", name) for name in _SETTINGS}
+        before = before or (info.path, settings)
+        _check_same_settings(*before, info.path, settings)
         average.add(info.path, state["model"])
     taken_over = ("args", "cfg", "criterion", "optimizer_history", "task_state")
     new: dict[str, Any] = {key: state[key] for key in taken_over if key in state}
@@ -141,6 +163,21 @@ def _check_same_arch(infos: Sequence[CheckpointInfo]) -> None:
             raise InputError(
                 f"`{first.path}` is of the architecture `{first.arch}`, but `{info.path}` is of "
                 f"`{info.arch}`; average checkpoints of one architecture."
+            )
+
+
+def _check_same_settings(
+    first: Path, expected: Mapping[str, Any], path: Path, given: Mapping[str, Any]
+) -> None:
+    """Refuse a model that computes another function; a setting that one does not record is equal.
+
+    None stands for a default that depends on other settings.
+    """
+    for name, ours in expected.items():
+        if None not in (ours, given[name]) and ours != given[name]:
+            raise InputError(
+                f"`{first}` has the setting `{name}` {ours}, but `{path}` has {given[name]}: their "
+                f"models compute different functions; average checkpoints of one model."
             )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
 from sut_fairseq.errors import InputError
 
 
@@ -31,12 +32,14 @@ def parse_overrides(text: str) -> dict[str, Any]:
 def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None:
     """Refuse keys that a checkpoint's settings do not have: fairseq would ignore them.
 
+    Also refuse texts that fairseq would run as Python code.
+
     Args:
         overrides: values by option.
         state: fairseq's checkpoint dictionary.
 
     Raises:
-        InputError: naming similar options.
+        InputError: naming similar options, or the text.
     """
     # Older checkpoints have all their settings in one namespace, `args`.
     settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
@@ -47,3 +50,18 @@ def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None
             raise InputError(
                 f"--model-overrides: the model has no option `{key}`; similar ones are {similar}."
             )
+        _check_text(key, overrides[key], known[key])
+
+
+def _check_text(key: str, value: Any, trained: Any) -> None:
+    """Refuse a text for a setting that is none, or that fairseq would run as more than a value."""
+    fits = key not in EVALUATED or not isinstance(value, str) or isinstance(trained, str)
+    try:
+        refuse_code("--model-overrides", {"cfg": {key: value}})
+    except InputError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"--model-overrides: `{key}` is {trained!r:.60} in the checkpoint and cannot be "
+            f"{value!r:.60}: fairseq would run that as Python code; give a value of the same kind."
+        )

@@ -32,8 +32,8 @@ SHOWN = 5  # unknown words in the note about them
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    arguments = make_parser().parse_args(argv)
-    return run_command("sut-translate", lambda: _main(arguments))
+    # --user-dir imports its plugin, or raises, while it is parsed.
+    return run_command("sut-translate", lambda: _main(make_parser().parse_args(argv)))
 
 
 def read_lines(stream: BinaryIO) -> Iterator[str]:
@@ -220,7 +220,9 @@ def make_parser() -> Parser:
         help="print a JSON object on each line: source, translation, score (log-probability to "
         "base 2 by length^lenpen), alpha_threshold, encoder_depth and decoder_depth (average steps "
         "run for each token), macs_teacher_forced (MACs of the model run on the sentence and its "
-        "translation, attention products included; the search itself computes more)",
+        "translation, attention products included; the search itself computes more); counting runs "
+        "each different line of a block in a forward pass of its own, which on small models takes "
+        "longer than translating",
     )
     search = parser.add_argument_group("search")
     search.add_argument(

@@ -13,18 +13,17 @@ from typing import Any
 from sut_data.waiting import about
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import json_files, records
+from sut_fairseq.experiments import records
 from sut_fairseq.experiments.evaluating import CHECKPOINTS, SCORE, Evaluated, read_evaluations
 from sut_fairseq.experiments.provenance import stamp_of
 from sut_fairseq.experiments.reading import read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import details, markdown_table
 from sut_fairseq.inference.files import ModelFiles
+from sut_fairseq.inference.translated import averaged_in, translations_by, updates_of
 
 FILE = "README.md"
 _CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
-# Files of `sut-experiment evaluate` on translations.
-_RESULTS, _AVERAGE = "results.json", "average.pt"
 
 # Columns of evaluations that a card shows, and what it calls them.
 _COLUMNS = {
@@ -56,7 +55,7 @@ def model_card(
     evaluations = []
     if run is not None and record is not None:
         evaluations = _evaluations(files.checkpoint, run, record)
-    translated = list(_translations(files.checkpoint, state, run))
+    translated = list(translations_by(files.checkpoint, state, run))
     sections = [
         _front_matter(files, license),
         f"# {name}",
@@ -179,10 +178,10 @@ def _data(
 
 
 def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple[str, str]]:
-    updates = _updates(state)
+    updates = updates_of(state)
     if updates:
         yield "Updates", f"{updates:,}"
-    averaged = _averaged(state)
+    averaged = averaged_in(state)
     if averaged:
         each = ", ".join(f"{one.get('updates', 0):,}" for one in averaged)
         yield "Average of checkpoints after", f"{each} updates"
@@ -196,48 +195,6 @@ def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple
             yield "Code", f"sut_fairseq {record.codes}"
         if record.seconds:
             yield "Training time", about(record.seconds)
-
-
-def _updates(state: Mapping[str, Any]) -> int | None:
-    """After how many updates a checkpoint was written, if it says so."""
-    history = state.get("optimizer_history") or [{}]
-    updates: int | None = history[-1].get("num_updates")
-    return updates
-
-
-def _averaged(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The checkpoints that a checkpoint is the average of; empty if it is no average."""
-    return (state.get("extra_state") or {}).get("averaged_from") or ()
-
-
-def _translations(
-    checkpoint: Path, state: Mapping[str, Any], run: Path | None
-) -> Iterator[dict[str, Any]]:
-    """Results of evaluating its translations, found beside it or in a folder of its run."""
-    places = [checkpoint.absolute().parent, *([] if run is None else [run])]
-    found = dict.fromkeys(
-        path
-        for place in places
-        for part in ("", "*/")
-        for path in sorted(place.glob(part + _RESULTS))
-    )
-    for path in found:
-        try:
-            document = json_files.read_json(path)
-        except InputError:
-            continue
-        if isinstance(document, dict) and {"scores", "cost", "subset"} <= document.keys():
-            # The average that made the translations is beside their results.
-            itself = os.path.realpath(path.with_name(_AVERAGE)) == os.path.realpath(checkpoint)
-            if itself or _is_average_of(document, state):
-                yield document
-
-
-def _is_average_of(document: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Whether this checkpoint alone, as an average of one, made the translations."""
-    averaged = list(document.get("checkpoints") or [])
-    alone = len(averaged) == 1 and not _averaged(state)
-    return alone and averaged[0].get("updates") == _updates(state)
 
 
 def _scores(

@@ -20,8 +20,9 @@ def usable_device(name: str | None) -> torch.device:
         torch.empty(0, device=device)
         if device.type == "meta":
             raise RuntimeError("it computes nothing")
-    except (RuntimeError, AssertionError) as error:
-        # For a missing device torch raises an AssertionError, or a message of several lines.
+    except (RuntimeError, AssertionError, TypeError) as error:
+        # For a missing device torch raises an AssertionError, or a message of several lines; for
+        # what is no name, a TypeError.
         raise InputError(
             f"The device {name} cannot be used here; `cpu` always can, and `cuda` with a GPU and a "
             f"torch that was built for it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from argparse import Namespace
@@ -14,7 +15,7 @@ from sut_data.text.tokenization import FILE as TOKENIZATION
 from sut_data.text.tokenization import load_tokenization
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.exported import write_exported
-from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.checkpoints.reading import first_not_finite, load_checkpoint
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.card import FILE as CARD
 from sut_fairseq.inference.card import model_card, plugin_of
@@ -50,14 +51,20 @@ def export(
         The command that translates with the folder.
 
     Raises:
-        InputError: `out` exists and is not empty, or cannot be made; or the model's files are
-            damaged or do not belong together.
+        InputError: `out` exists and is not empty, is the current folder, or cannot be made; or the
+            model's files are damaged or do not belong together, or its weights are not all finite.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{option} `{out}` is there already; give the name of a new folder.")
+    if Path.cwd().is_relative_to(os.path.realpath(out)):
+        raise InputError(
+            f"{option} {out} would be replaced, but it is the current folder or has it inside: run "
+            "the command from another one, or name a folder in it."
+        )
     check_can_make(out, f"{option} {out}")
     state = load_checkpoint(files.checkpoint)
     state.pop("last_optimizer_state", None)
+    _check_finite(state, files)
     _check_words(state, files)
     _set_languages(state, files)
     command = ["sut-translate", str(out)]
@@ -79,6 +86,16 @@ def export(
         else:
             write_exported(state, partial)
     return shlex.join(command)
+
+
+def _check_finite(state: Mapping[str, Any], files: ModelFiles) -> None:
+    """Refuse weights that loading the export would refuse."""
+    name = first_not_finite(state["model"])
+    if name is not None:
+        raise InputError(
+            f"the model in `{files.checkpoint}` cannot be exported: its weights `{name}` are not "
+            "all finite, so its training diverged; take an earlier checkpoint."
+        )
 
 
 def _check_words(state: Mapping[str, Any], files: ModelFiles) -> None:

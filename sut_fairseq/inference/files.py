@@ -90,6 +90,8 @@ def find_model(
     """
     named = isinstance(path, (str, PathLike))
     check(named, "path", "the path of a checkpoint or of its folder", repr(path))
+    named = data is None or isinstance(data, (str, PathLike))
+    check(named, "data", "the path of a data folder, or left out", repr(data))
     checkpoint = find_checkpoint(Path(path))
     state = load_checkpoint(checkpoint, lazy=True)
     if setting(state, "task", "_name") == "language_modeling":

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from sut_data.text.tokenization import TextSide
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.complexity import count_pair
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.sentences import Reader
 from sut_fairseq.errors import InputError, check
+from sut_fairseq.inference.batching import encoded_batches
+from sut_fairseq.inference.costs import Costs
 from sut_fairseq.inference.device import usable_device
 from sut_fairseq.inference.files import ModelFiles, find_model
 from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
@@ -157,7 +158,8 @@ class Model:
             lines: sentences; bytes that were no UTF-8 are lone surrogates in them.
             alpha_threshold: halting threshold of this call.
             beam, lenpen, max_len_a, max_len_b, max_tokens, batch_size: see `Search`.
-            costs: whether to find `depth` and `macs`, which runs the model once more on each line.
+            costs: whether to find `depth` and `macs`, which runs the model once more on each
+                different line, alone; on small models that takes longer than translating.
 
         Returns:
             one translation for each line, in their order; lines without a word, and those that the
@@ -184,7 +186,10 @@ class Model:
                 score=float(found["score"]) / math.log(2),
                 target_tokens=found["tokens"].cpu(),
             )
-        return [self._with_costs(model, result) for result in results] if costs else results
+        if not costs:
+            return results
+        counted = Costs(model, self.task, self.device)
+        return [counted.added_to(result) for result in results]
 
     def classify(
         self, lines: Iterable[str], *, alpha_threshold: float | None = None
@@ -220,26 +225,42 @@ class Model:
         *,
         alpha_threshold: float | None = None,
         beam: int = 1,
-        max_len_b: int = Search.max_len_b,
+        max_len_b: int | None = None,
     ) -> ExactMatch:
         """Compare answers with references, symbol by symbol.
 
-        A reference with a word that the model does not know is never matched.
+        A reference with a word that the model does not know is never matched, nor is the answer
+        to a source without a word.
+
+        Args:
+            sources, references: as many of either.
+            alpha_threshold: halting threshold of this call.
+            beam: number of hypotheses that are kept.
+            max_len_b: greatest number of tokens of an answer; None: those of the longest reference,
+                and 10 more.
 
         Raises:
-            InputError: if there are not as many references as sources.
+            InputError: if there are not as many references as sources, or the model cannot take a
+                source.
         """
         asked, expected = _listed(sources), _listed(references)
         check(bool(asked), "sources", "at least one", "none")
         needed = f"as many as sources ({len(asked)})"
         check(len(expected) == len(asked), "references", needed, len(expected))
+        for number, source in enumerate(asked, 1):
+            error = self._text.read(source).error
+            if error is not None:  # before the search, which takes long
+                raise InputError(f"source {number} of {len(asked)} has no answer: {error}")
+        encoded = [self._text.reference(reference) for reference in expected]
+        if max_len_b is None:
+            max_len_b = max(map(len, encoded)) + 10
         answers = self.translate(
             asked, alpha_threshold=alpha_threshold, beam=beam, max_len_b=max_len_b, costs=False
         )
         right = []
-        for answer, reference in zip(answers, expected):
-            tokens, found = self._text.reference(reference), answer.target_tokens
-            right.append(tokens is not None and found is not None and found.tolist() == tokens)
+        for answer, tokens in zip(answers, encoded):
+            found = answer.target_tokens
+            right.append(found is not None and found.tolist() == tokens)
         texts = tuple(answer.text for answer in answers)
         return ExactMatch(100 * sum(right) / len(right), tuple(right), texts)
 
@@ -312,7 +333,7 @@ class Model:
         self, results: Sequence[Translation], search: Search, model: Any, generator: Any
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each line that has words, and the best hypothesis for it."""
-        for numbers, batch in self._encoded(results, search):
+        for numbers, batch in encoded_batches(self.task, results, search, self.device):
             with torch.no_grad():
                 found = self.task.inference_step(generator, [model], batch)
             yield from zip(numbers, (hypotheses[0] for hypotheses in found))
@@ -321,44 +342,8 @@ class Model:
         self, results: Sequence[Translation], model: Any
     ) -> Iterator[tuple[int, Tensor]]:
         """The number of each line, and the log-probability of each label, `(num_labels,)`."""
-        for numbers, batch in self._encoded(results, Search()):
+        for numbers, batch in encoded_batches(self.task, results, Search(), self.device):
             yield from zip(numbers, self.task.label_scores([model], batch).cpu())
-
-    def _encoded(
-        self, results: Sequence[Translation], search: Search
-    ) -> Iterator[tuple[list[int], dict[str, Any]]]:
-        """Batches of lines of similar lengths, on the device, with the numbers of the lines."""
-        tokens = {
-            number: result.source_tokens
-            for number, result in enumerate(results)
-            if result.source_tokens is not None
-        }
-        numbers = list(tokens)
-        dataset = self.task.build_dataset_for_inference(
-            list(tokens.values()), [len(encoded) for encoded in tokens.values()]
-        )
-        for group in trained.similar_lengths(
-            dataset, range(len(numbers)), search.max_tokens, search.batch_size
-        ):
-            batch = dataset.collater([dataset[index] for index in group])
-            batch = utils.apply_to_sample(lambda tensor: tensor.to(self.device), batch)
-            yield [numbers[index] for index in batch["id"].tolist()], batch
-
-    def _with_costs(self, model: nn.Module, result: Translation) -> Translation:
-        """Add depth and MACs, from running the model once more on sentence and translation."""
-        if result.source_tokens is None or result.target_tokens is None:
-            return result
-        read = result.target_tokens[:1] if self.labels else result.target_tokens
-        # The task may prepend a token to the words.
-        words = result.source_tokens
-        dataset = self.task.build_dataset_for_inference([words], [len(words)])
-        (source,) = dataset.collater([dataset[0]])["net_input"]["src_tokens"]
-        eos = self.task.target_dictionary.eos()
-        cost = count_pair(model, source.to(self.device), read.to(self.device), eos)
-        if cost is None:
-            return result
-        depth = {stack: float(halting.depth) for stack, halting in cost.halting.items()}
-        return replace(result, depth=depth, macs=cost.macs_full)
 
 
 def _threshold(model: nn.Module) -> float | None:

@@ -89,12 +89,13 @@ class ModelText:
             unknown_words=tuple(unknown),
         )
 
-    def reference(self, line: str) -> list[int] | None:
-        """The tokens of an expected answer; None if the model does not know a word of it."""
+    def reference(self, line: str) -> list[int]:
+        """The tokens of an expected answer; -1, which no answer has, for each unknown word."""
         dictionary = self.task.target_dictionary
         symbols = self.target_side.encode(line).split()
-        tokens: list[int] = sentence_tokens(symbols, dictionary).tolist()
-        return None if dictionary.unk() in tokens else tokens
+        tokens = sentence_tokens(symbols, dictionary)
+        found: list[int] = tokens.masked_fill(tokens == dictionary.unk(), -1).tolist()
+        return found
 
     def decode(self, tokens: Tensor, left_out: Iterable[int]) -> str:
         """Text of an answer, without the special symbols `left_out`."""

@@ -105,7 +105,6 @@ def test_types_and_shared_tensors(
     state = torch.load(trained, weights_only=True)
     generator = torch.Generator().manual_seed(1)
     tied = torch.randn(5, 3, generator=generator).to(dtype)
-    tied[0, 0] = torch.nan
     others = {"c": tied.t(), "d": torch.tensor(3), "e": torch.zeros(0), "f": torch.ones(2) > 0}
     state["model"] = {"a": tied, "b": tied, **others}
     averaged = [{"file": "checkpoint1.pt", "epoch": 1, "updates": 3}]
@@ -117,7 +116,7 @@ def test_types_and_shared_tensors(
     for key, tensor in state["model"].items():
         same = back["model"][key]
         assert (same.dtype, same.shape) == (tensor.dtype, tensor.shape)
-        assert torch.equal(same.nan_to_num(7), tensor.nan_to_num(7))
+        assert torch.equal(same, tensor)
     assert back["model"]["a"].data_ptr() == back["model"]["b"].data_ptr()
     assert back["cfg"]["model"]["odd"] == state["cfg"]["model"]["odd"]
     assert back["extra_state"]["averaged_from"] == averaged
@@ -226,6 +225,34 @@ def test_an_existing_folder_is_left_alone(trained: Path, exported: Path) -> None
     assert finished.last_line.endswith("is there already; give the name of a new folder.")
 
 
+def test_the_current_folder_is_not_replaced(
+    trained: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell in it would stay in the old one."""
+    monkeypatch.chdir(tmp_path)
+    for out in (Path("."), tmp_path):
+        with pytest.raises(InputError, match=f"^--out {out} would be replaced, but it is the cur"):
+            export(find_model(trained, data), out)
+    assert not list(tmp_path.iterdir())
+    export(find_model(trained, data), Path("mine"))
+
+
+@pytest.mark.parametrize("value", [torch.inf, torch.nan])
+def test_weights_that_no_command_would_load(
+    trained: Path, data: Path, tmp_path: Path, value: float
+) -> None:
+    state = torch.load(trained, weights_only=True)
+    name = next(name for name, one in state["model"].items() if one.is_floating_point())
+    state["model"]["adaptive._float_tensor"] = torch.tensor([torch.nan])  # which nothing fills
+    torch.save(state, tmp_path / "odd.pt")
+    export(find_model(tmp_path / "odd.pt", data), tmp_path / "out")
+    state["model"][name].view(-1)[0] = value
+    torch.save(state, tmp_path / "bad.pt")
+    with pytest.raises(InputError, match=f"cannot be exported: its weights `{name}` are not all f"):
+        export(find_model(tmp_path / "bad.pt", data), tmp_path / "bad")
+    assert not (tmp_path / "bad").exists()
+
+
 def test_who_may_read_one_file_may_read_all(exported: Path) -> None:
     assert len({path.stat().st_mode for path in exported.iterdir()}) == 1
 
@@ -276,11 +303,12 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     results = {
         "dataset": "scan", "subset": "test", "beam": 4, "lenpen": 0.6, "alpha_threshold": 0.5,
         "scores": {"sacrebleu": 31.256, "sacrebleu_signature": "nrefs:1|case:mixed"},
-        "checkpoints": [{"file": "checkpoint_best.pt", "updates": 2}],
+        "checkpoints": [{"file": str(checkpoint), "updates": 2}],
         "cost": {"macs_full": 2_500_000, "halting": {"encoder": {"depth": 3.456}}},
     }  # fmt: skip
     others = {
-        "of another one": {"checkpoints": [{"file": "checkpoint_last.pt", "updates": 3}]},
+        "of another one": {"checkpoints": [{"file": str(checkpoint), "updates": 3}]},
+        "of another training": {"checkpoints": [{"file": "other/last.pt", "updates": 2}]},
         "of several": {"checkpoints": 2 * results["checkpoints"]},
     }
     for name, changed in {"test-best": {}, **others}.items():
@@ -320,3 +348,33 @@ def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     export(find_model(early, data), tmp_path / "early")
     card = (tmp_path / "early" / "README.md").read_text()
     assert "Seed" not in card and "Experiment" not in card, "a stage is a training of its own"
+
+
+def test_card_of_a_folder_that_was_moved(trained: Path, data: Path, tmp_path: Path) -> None:
+    """The average of one checkpoint beside its scores tells whose they are, not a file's name."""
+    checkpoint = shutil.copy(trained, tmp_path / "checkpoint_best.pt")
+    other = torch.load(trained, weights_only=True)
+    next(one for one in other["model"].values() if one.is_floating_point()).add_(1)
+    results = {
+        "subset": "test", "scores": {"sacrebleu": 31.256}, "cost": {"macs_full": 1},
+        "checkpoints": [{"file": "/gone/checkpoint_best.pt", "updates": 2}],
+    }  # fmt: skip
+    folder = tmp_path / "evaluation"
+    folder.mkdir()
+    for number, (weights, named, own) in enumerate(
+        [
+            (torch.load(trained, weights_only=True), "/gone/checkpoint_best.pt", True),
+            (other, "/gone/checkpoint_best.pt", False),
+            (other, str(checkpoint), False),  # trained anew under the same name
+            (None, "/gone/checkpoint_best.pt", False),
+            (None, str(checkpoint), True),
+        ]
+    ):
+        (folder / "average.pt").unlink(missing_ok=True)
+        if weights is not None:
+            torch.save(weights, folder / "average.pt")
+        results["checkpoints"] = [{"file": named, "updates": 2}]
+        (folder / "results.json").write_text(json.dumps(results))
+        export(find_model(checkpoint, data), tmp_path / f"out{number}")
+        card = (tmp_path / f"out{number}" / "README.md").read_text()
+        assert ("31.26" in card) == own, number

@@ -18,8 +18,10 @@ import torch
 
 import sut_fairseq
 from sut_data.text.tokenization import TextSide, save_tokenization
+from sut_fairseq.analysis import complexity
 from sut_fairseq.cli import evaluate
 from sut_fairseq.errors import InputError
+from sut_fairseq.inference import costs
 from sut_fairseq.models import UniversalTransformerModel
 from tests.integration.commands import TINY, run, train
 
@@ -163,7 +165,7 @@ def test_typed_special_symbols_are_unknown_words(model: sut_fairseq.Model, speci
         assert one.text == other.text
         assert model.trace(line, max_len=2, costs=False).unknown_words == (special,)
     assert model.exact_match(["run"], [f"I_RUN {special}"], max_len_b=2).right == (False,)
-    assert model._text.reference(f"I_RUN {special}") is None
+    assert -1 in model._text.reference(f"I_RUN {special}")
 
 
 def test_tokenisation_of_the_other_direction(
@@ -196,6 +198,68 @@ def test_exact_match(model: sut_fairseq.Model) -> None:
     assert found == sut_fairseq.ExactMatch(50.0, (True, False), tuple(answers))
     unknown = model.exact_match(LINES[2:3], ["unheard-of"], max_len_b=8)
     assert unknown.right == (False,)
+
+
+@pytest.mark.parametrize(
+    ("reference", "limit"),
+    [("I_JUMP", 12), ("I_JUMP unheard-of", 13), ("I_JUMP " * 250, 261)],
+)
+def test_exact_match_searches_beyond_the_longest_reference(
+    model: sut_fairseq.Model, monkeypatch: pytest.MonkeyPatch, reference: str, limit: int
+) -> None:
+    """By 10 tokens, like `sut-evaluate`."""
+    answers = model.translate(LINES[2:4], beam=1, max_len_b=limit, costs=False)
+    limits: list[int] = []
+    translate = sut_fairseq.Model.translate
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        limits.append(options["max_len_b"])
+        return translate(*arguments, **options)
+
+    monkeypatch.setattr(sut_fairseq.Model, "translate", noting)
+    found = model.exact_match(LINES[2:4], [reference, "I_RUN"])
+    assert limits == [limit]
+    assert found.answers == tuple(answer.text for answer in answers)
+
+
+def test_exact_match_refuses_what_the_model_cannot_take(model: sut_fairseq.Model) -> None:
+    bad = b"caf\xe9".decode(errors="surrogateescape")
+    with pytest.raises(InputError, match=r"source 2 of 3 has no answer: the line is not UTF-8"):
+        model.exact_match(["run", bad, "jump"], ["I_RUN"] * 3)
+    with pytest.raises(InputError, match=r"source 1 of 1 has no answer: .* model takes at most"):
+        model.exact_match(["run " * 2000], ["I_RUN"])
+    assert model.exact_match([""], ["I_RUN"], max_len_b=2).right == (False,)
+
+
+def test_limits_relative_to_the_source_depend_on_no_neighbour(model: sut_fairseq.Model) -> None:
+    lines = [*LINES, "run twice", "walk and look", ""]
+    for a, b in ((0.5, 1), (2, 1)):
+        options = {"beam": 2, "max_len_a": a, "max_len_b": b, "costs": False}
+        together = model.translate(lines, **options)
+        assert [one.text for one in together] == [
+            model.translate([line], **options)[0].text for line in lines
+        ]
+        for one in together:
+            if one.source_tokens is not None:
+                # fairseq's B does not count the end of the sentence.
+                assert len(one.target_tokens) <= int(a * len(one.source_tokens) + b) + 1
+
+
+def test_equal_lines_are_counted_once(
+    model: sut_fairseq.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = model.translate(LINES, **OPTIONS)
+    counted: list[int] = []
+
+    def count_pair(*arguments: Any) -> Any:
+        counted.append(1)
+        return complexity.count_pair(*arguments)
+
+    monkeypatch.setattr(costs, "count_pair", count_pair)
+    found = model.translate([*LINES, *LINES], **OPTIONS)
+    assert [one.macs for one in found] == [one.macs for one in [*before, *before]]
+    assert [one.depth for one in found] == [one.depth for one in [*before, *before]]
+    assert len(counted) == len(LINES) - 1, "one line has no words"
 
 
 def test_classes(router: Path, classes: Path) -> None:
@@ -267,8 +331,12 @@ def test_what_is_refused(
     with pytest.raises(InputError, match=f"its weights `{name}` are not all finite"):
         sut_fairseq.load(tmp_path / "nan.pt", data=classes, device="cpu")
     (tmp_path / "nan.pt").unlink()
-    with pytest.raises(InputError, match="The device meta cannot be used here"):
-        sut_fairseq.load(router, device="meta")
+    for device in ("meta", 1.5):
+        with pytest.raises(InputError, match=f"The device {device} cannot be used here"):
+            sut_fairseq.load(router, device=device)
+    for folder in (3, b"x"):
+        with pytest.raises(InputError, match="`data` must be the path of a data folder, or left"):
+            sut_fairseq.load(router, data=folder)
     with pytest.raises(InputError, match="ask it with `translate`"):
         model.classify(LINES)
     with pytest.raises(InputError, match="as many as sources"):

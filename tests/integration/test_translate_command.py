@@ -483,6 +483,7 @@ def test_refused(checkpoint: Path, tmp_path: Path) -> None:
         (checkpoint, "--export x --alpha-threshold 0.3 --json", "leave --alpha-threshold and --js"),
         (checkpoint, "--input absent.txt", "`absent.txt`: No such file or directory."),
         (checkpoint, "--device abacus", "The device abacus cannot be used here"),
+        (checkpoint, "--user-dir absent", "--user-dir absent: there is no such folder; check its"),
     ):
         options = dict(cwd=tmp_path, ok=False)
         assert_refused(run("sut-translate", model, *words(arguments), **options), sentence)

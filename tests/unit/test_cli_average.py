@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
-from sut_fairseq.cli._averaging import ParameterAverage
+from sut_fairseq.cli._averaging import _SETTINGS, ParameterAverage
 from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import read_validation_log
 from sut_fairseq.cli.average import main
@@ -27,12 +28,13 @@ def _save(
     arch: str = "tiny",
     maximize: bool = False,
     end_of_epoch: bool = True,
+    settings: dict[str, Any] | None = None,
 ) -> Path:
     """A checkpoint with the parts of fairseq's own that matter here, saved at epoch `updates`."""
     state = {
         "args": None,
         "cfg": {
-            "model": {"_name": arch},
+            "model": {"_name": arch, **(settings or {})},
             "checkpoint": {
                 "best_checkpoint_metric": "loss",
                 "maximize_best_checkpoint_metric": maximize,
@@ -367,7 +369,8 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             r"is float32 of shape \(1,\) in `.*`, but float32 of shape \(2,",
         ),
         ({"weight": torch.ones(1).half()}, r"but float16 of shape \(1,\) in"),
-        ({"weight": torch.tensor([math.nan])}, "has NaN in `weight`"),
+        ({"weight": torch.tensor([math.nan])}, "b.pt` has NaN or infinite numbers in `weight`"),
+        ({"weight": torch.tensor([-math.inf])}, "b.pt` has NaN or infinite numbers in `weight`"),
     ],
 )
 def test_checkpoints_that_do_not_fit(
@@ -388,6 +391,53 @@ def test_another_architecture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     line = _error([str(first), str(second), "--output", str(tmp_path / "mean.pt")], capsys)
     assert "is of the architecture `tiny`" in line
     assert "is of `huge`" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("encoder_layers", (2, 3)),
+        ("alpha_threshold", (0.999, 0.5)),
+        ("ffn_top_k", (1, 2)),
+        ("encoder_attention_heads", (2, 4)),
+        ("stop_gate", (False, True)),
+    ],
+)
+def test_models_that_compute_different_functions(
+    tmp_path: Path, name: str, values: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No tensor shows it."""
+    paths = [
+        str(_save(tmp_path / f"{n}.pt", _one(1), updates=n, settings={name: value}))
+        for n, value in enumerate(values)
+    ]
+    output = tmp_path / "mean.pt"
+    line = _error([*paths, "--output", str(output)], capsys)
+    sentence = (
+        f"`{paths[0]}` has the setting `{name}` {values[0]}, but `{paths[1]}` has {values[1]}"
+    )
+    assert sentence in line and not output.exists()
+
+
+def test_models_of_one_function(tmp_path: Path) -> None:
+    """What a training may be resumed with, and what an older version did not record."""
+    settings: list[dict[str, Any]] = [
+        {"dropout": 0.1, "token_layout": "auto", "encoder_layers": 2, "attention_head_dim": None},
+        {"dropout": 0.2, "token_layout": "masked", "encoder_layers": 2, "attention_head_dim": 8},
+        {"max_source_positions": 60, "expert_backend": "loop"},
+    ]
+    paths = [
+        str(_save(tmp_path / f"{n}.pt", _one(n), updates=n, settings=one))
+        for n, one in enumerate(settings)
+    ]
+    assert main([*paths, "--output", str(tmp_path / "mean.pt")]) == 0
+    assert _averaged(tmp_path / "mean.pt") == [1.0]
+
+
+def test_compared_settings_are_settings() -> None:
+    """Of our models; whoever renames one finds it here."""
+    known = {name for one in MODEL_DATACLASS_REGISTRY.values() for name in one.__dataclass_fields__}
+    assert set(_SETTINGS) <= known
 
 
 def test_memory_shared_in_one_only() -> None:

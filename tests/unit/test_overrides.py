@@ -26,3 +26,16 @@ def test_keys(state: dict[str, Any]) -> None:
     check_overrides({"encoder_layers": 5}, state)
     with pytest.raises(InputError, match="no option `encoder_layer`; similar ones are encoder_la"):
         check_overrides({"encoder_layer": 5}, state)
+
+
+def test_texts_that_fairseq_would_run() -> None:
+    """The command line is to blame, not the checkpoint."""
+    state = {"args": Namespace(encoder_layers=3, left_pad_source="True", arch="tiny"), "cfg": None}
+    for overrides in (
+        {"encoder_layers": "x"}, {"encoder_layers": "5"}, {"encoder_layers": ["print(1)"]},
+        {"left_pad_source": "print(1)"}, {"left_pad_source": b"print(1)"},
+    ):  # fmt: skip
+        sentence = f"^--model-overrides: `{next(iter(overrides))}` is .* and cannot be .*: fairseq"
+        with pytest.raises(InputError, match=sentence):
+            check_overrides(overrides, state)
+    check_overrides({"left_pad_source": "False", "arch": "print(1)", "encoder_layers": 5}, state)
