@@ -11,10 +11,13 @@ process from the sum that gradients are divided by.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import PurePath
 from typing import Any
@@ -31,6 +34,7 @@ IGNORED = "ignored"
 _LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 _BACKENDS = ("pytorch_ddp", "c10d", "legacy_ddp", "no_c10d")
 _ALLOWED = "pytorch_ddp or legacy_ddp"
+_PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 _START = "torchrun --nproc-per-node 2 $(which fairseq-train) ... --cpu"
 
 
@@ -51,6 +55,8 @@ def join_workers(arguments: Namespace) -> None:
     on_cpu = arguments.cpu or not torch.cuda.is_available()
     launched = launched_workers()
     if launched > 1:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            _end_with_torchrun()
         arguments.distributed_world_size = launched
         if on_cpu:
             arguments.distributed_init_method = "env://"
@@ -71,6 +77,12 @@ def join_workers(arguments: Namespace) -> None:
     arguments.load_checkpoint_on_all_dp_ranks = True
 
 
+def _end_with_torchrun() -> None:
+    """Have this process told to stop (and save) when torchrun dies, as it does of SIGUSR1."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def check_training(workers: Any, checkpoints: Any) -> None:
     """Refuse ways of training that these models do not support or that endanger checkpoints.
 
@@ -83,6 +95,11 @@ def check_training(workers: Any, checkpoints: Any) -> None:
     """
     backend = str(workers.ddp_backend)
     check(backend in _BACKENDS, "ddp_backend", _ALLOWED, backend)
+    if checkpoints.no_save_optimizer_state and not checkpoints.no_save:
+        raise InputError(
+            "--no-save-optimizer-state leaves out what a training resumes from: leave the option "
+            "out (`sut-export` and `sut-average` write weights alone)."
+        )
     if checkpoints.write_checkpoints_asynchronously:
         raise InputError(
             "--write-checkpoints-asynchronously keeps no checkpoint_last.pt, and a killed training "

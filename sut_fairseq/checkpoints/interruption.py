@@ -37,7 +37,7 @@ class Interruption:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.asked = signal.Signals(number)
         sentence = f"{self.asked.name}: when the update is finished and saved, this training ends "
-        sentence += f"with status {UNFINISHED}"
+        sentence += f"with status {UNFINISHED} (if it was the last one, with 0)"
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             sentence += "; Ctrl-C again ends it at once"

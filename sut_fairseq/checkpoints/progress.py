@@ -37,6 +37,8 @@ def progress_of(path: Path) -> Progress | None:
     Raises:
         InputError: the file is there, may be whole, and cannot be read now.
     """
+    if not path.is_file():  # opening a pipe would wait for its other end
+        return None
     try:
         with path.open("rb") as file:
             _to_content(file)
@@ -46,7 +48,7 @@ def progress_of(path: Path) -> Progress | None:
             resumable="last_optimizer_state" in state and "train_iterator" in state["extra_state"],
         )
     except OSError as error:
-        if path.is_file() and not shows_damage(error):
+        if not shows_damage(error):
             raise unreadable(path, error) from error
         return None
     except Exception:

@@ -9,6 +9,7 @@ from pathlib import Path
 from sut_data.files import put_aside
 from sut_fairseq.checkpoints.integrity import DamagedCheckpointError, check_whole
 from sut_fairseq.checkpoints.progress import progress_of
+from sut_fairseq.errors import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,11 @@ def find_start(folder: Path, suffix: str = "") -> Path | None:
         InputError: a file that may be whole cannot be read now.
     """
     last = folder / f"checkpoint_last{suffix}.pt"
+    if last.is_symlink() and not last.exists():
+        raise InputError(
+            f"{last} is a link to {last.readlink()}, which is not there: mount its disk, mend the "
+            "link, or delete it."
+        )
     there, progress = last.exists(), progress_of(last)
     if there and _is_whole(last):
         return last

@@ -23,7 +23,10 @@ from sut_fairseq.checkpoints.data_workers import keep_data_workers
 from sut_fairseq.checkpoints.integrity import check_whole
 from sut_fairseq.checkpoints.interruption import Interruption
 from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
+from sut_fairseq.checkpoints.mismatch import explained
+from sut_fairseq.checkpoints.progress import progress_of
 from sut_fairseq.checkpoints.resuming import find_start
+from sut_fairseq.checkpoints.save_folder import claim, telling_why
 from sut_fairseq.checkpoints.stopping import LAST, Stop, call_main
 from sut_fairseq.checkpoints.surplus import delete_surplus
 from sut_fairseq.errors import InputError
@@ -47,6 +50,9 @@ def protect_trainings() -> None:
     checkpoint_utils.PathManager = _WholeFiles
     checkpoint_utils.torch_persistent_save = _save
     checkpoint_utils.load_checkpoint = _load_checkpoint
+    checkpoint_utils.verify_checkpoint_directory = telling_why(
+        checkpoint_utils.verify_checkpoint_directory
+    )
     EMA.__init__ = _average_numbers_alone(EMA.__init__)
     if is_command():
         distributed_utils.call_main = call_main
@@ -91,7 +97,13 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     check_training(trainer.cfg.distributed_training, cfg)
     found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
     start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
-    extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
+    try:
+        extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
+    except Exception as error:
+        sentence = explained(error, trainer.cfg.model)
+        if sentence is None:
+            raise
+        raise sentence from error
     if found is not None and trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
         delete_surplus(cfg, trainer.checkpoint_suffix, spared=found)
     # Parameters of another model, with which fairseq starts a new training.
@@ -118,27 +130,48 @@ def _choose(cfg: Any, suffix: str) -> Path | None:
     """The checkpoint of the save folder to resume from; None: left to fairseq.
 
     Raises:
-        InputError: `--restore-file` names a checkpoint that is missing or damaged, or the one that
-            a training starts from is damaged.
+        InputError: another training uses the folder, an option names a checkpoint that is missing
+            or damaged, or no training can resume from the last one.
     """
     folder = Path(cfg.save_dir)
+    if is_command() and not cfg.no_save:
+        claim(folder)
     writing.clear_leftovers(folder)
-    given = cfg.restore_file
+    given, option = cfg.restore_file, "--restore-file"
     if given == LAST:
         found = find_start(folder, suffix)
         if found is not None:
+            if not cfg.reset_optimizer:
+                _check_resumable(found)
             return found
-        given = getattr(cfg, "continue_once", None) or cfg.finetune_from_model
+        given = getattr(cfg, "continue_once", None)
+        if given is None:
+            given, option = cfg.finetune_from_model, "--finetune-from-model"
     else:
         given = given.replace(".pt", f"{suffix}.pt")
-        if "://" not in given and not Path(given).exists():
-            raise InputError(
-                f"--restore-file {given}: there is no such file; name one that there is, or leave "
-                "the option out."
-            )
+    if given is not None and "://" not in given and not Path(given).exists():
+        raise InputError(
+            f"{option} {given}: there is no such file; name one that there is, or leave the option "
+            "out."
+        )
     if given is not None and Path(given).exists():
         check_whole(given)
     return None
+
+
+def _check_resumable(path: Path) -> None:
+    """Refuse a checkpoint with which fairseq would count updates from 0 again.
+
+    Raises:
+        InputError: if it lacks the state of the optimizer, or the place in the data.
+    """
+    progress = progress_of(path)
+    if progress is not None and not progress.resumable:
+        raise InputError(
+            f"{path} has no state of the optimizer, as averages and exports have none, so that no "
+            "training can resume from it: start one from it with --finetune-from-model and another "
+            "--save-dir, or move it away."
+        )
 
 
 def _as_the_first_says(trainer: Any, decide: Callable[[], Path | None]) -> Path | None:
@@ -176,14 +209,16 @@ def _restoring(cfg: Any, path: Path, suffix: str) -> Any:
 
 
 def _train_no_further_than_asked(trainer: Any) -> None:
-    """Let a finished training end: fairseq checks --max-update only after an update."""
+    """Let a finished training end: fairseq checks its length only after an update."""
     options, updates = trainer.cfg.optimization, trainer.get_num_updates()
+    hours = trainer._previous_training_time / 3600  # of the sessions before this one
+    reason = ""
     if options.max_update and updates >= options.max_update:
-        logger.info(
-            "this training is finished: it has had %d updates of --max-update %d",
-            updates,
-            options.max_update,
-        )
+        reason = f"{updates} updates of --max-update {options.max_update}"
+    elif 0 < options.stop_time_hours < hours:
+        reason = f"{hours:.3g} hours of --stop-time-hours {options.stop_time_hours}"
+    if reason:
+        logger.info("this training is finished: it has had %s", reason)
         options.max_epoch = -1  # ends fairseq's loop over epochs before the first; 0 is no limit
 
 

@@ -45,12 +45,15 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 def tell_to_stop(process: subprocess.Popen[bytes], end: BaseException) -> None:
-    """Tell a training to stop, by the signal that told this process so.
+    """Tell a training to stop, by the signal that told this process so; torchrun by SIGTERM.
 
     Launchers differ: srun passes SIGUSR1 on and ends its processes after SIGTERM, torchrun passes
     SIGTERM on and dies of SIGUSR1.
     """
-    process.send_signal(end.number if isinstance(end, ToldToStop) else signal.SIGTERM)
+    number = end.number if isinstance(end, ToldToStop) else signal.SIGTERM
+    words = process.args if isinstance(process.args, list) else []
+    torchrun = [Path(str(word)).name for word in words[:1]] == ["torchrun"]
+    process.send_signal(signal.SIGTERM if torchrun else number)
 
 
 def outcome(status: int | None) -> str:

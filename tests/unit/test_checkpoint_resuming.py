@@ -181,3 +181,20 @@ def test_a_folder_in_its_place_is_not_damaged(tmp_path: Path) -> None:
     (tmp_path / "checkpoint_last.pt").mkdir()
     with pytest.raises(InputError, match="is a folder"):
         find_start(tmp_path)
+
+
+def test_a_link_that_leads_nowhere_is_no_new_training(tmp_path: Path) -> None:
+    """The disk behind it may not be mounted; a new training would replace the link."""
+    last = tmp_path / "checkpoint_last.pt"
+    last.symlink_to(tmp_path / "gone" / "x.pt")
+    with pytest.raises(InputError, match=r"is a link to .*/gone/x.pt, which is not there: mount"):
+        find_start(tmp_path)
+    assert last.is_symlink()
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    for name in ("checkpoint_last.pt", "checkpoint1.pt"):
+        os.mkfifo(tmp_path / name)
+        assert progress_of(tmp_path / name) is None
+    with pytest.raises(InputError):
+        find_start(tmp_path)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
+import time
 from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +35,8 @@ def typed(**options: Any) -> Namespace:
         ddp_backend="pytorch_ddp",
         load_checkpoint_on_all_dp_ranks=False,
         write_checkpoints_asynchronously=False,
+        no_save_optimizer_state=False,
+        no_save=False,
     )
     return Namespace(**{**defaults, **options})
 
@@ -120,6 +126,37 @@ def test_fairseqs_own_processes_for_several_gpus(environment: pytest.MonkeyPatch
 def test_other_kinds_of_data_parallelism(environment: pytest.MonkeyPatch, backend: str) -> None:
     with pytest.raises(InputError, match=f"pytorch_ddp or legacy_ddp, but is {backend} instead"):
         join_workers(typed(ddp_backend=backend))
+
+
+def test_checkpoints_that_nothing_could_resume_from(environment: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="leaves out what a training resumes from: leave the opt"):
+        join_workers(typed(no_save_optimizer_state=True))
+    join_workers(typed(no_save_optimizer_state=True, no_save=True))
+
+
+def test_processes_do_not_outlive_torchrun(tmp_path: Path) -> None:
+    """They are told to stop when it dies of a signal that it does not pass on."""
+    ended, ready = tmp_path / "ended", tmp_path / "ready"
+    worker = (
+        "import pathlib, signal, sys, time; from sut_fairseq import _workers\n"
+        f"note = lambda *_: (pathlib.Path({str(ended)!r}).touch(), sys.exit())\n"
+        "signal.signal(signal.SIGTERM, note); _workers._end_with_torchrun()\n"
+        f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)"
+    )
+    launcher = f"import subprocess, sys; subprocess.call([sys.executable, '-c', {worker!r}])"
+    with subprocess.Popen([sys.executable, "-c", launcher]) as process:
+        assert _comes(ready)
+        process.send_signal(signal.SIGUSR1)
+    assert process.returncode == -signal.SIGUSR1
+    assert _comes(ended)
+
+
+def _comes(file: Path) -> bool:
+    for _ in range(600):
+        if file.exists():
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def test_sharding_that_no_command_line_showed(environment: pytest.MonkeyPatch) -> None:
