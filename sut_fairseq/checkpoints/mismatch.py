@@ -52,7 +52,7 @@ def _why(error: Exception, path: str, model: Any) -> str:
     ours = model if isinstance(model, Mapping) else {}
     theirs = {str(name): setting(state, "model", str(name)) for name in ours}
     differing = [
-        f"its {name} is {theirs[name]}, not {value}"
+        f"its {'architecture' if name == '_name' else name} is {theirs[name]}, not {value}"
         for name, value in ours.items()
         if None not in (theirs[name], value) and theirs[name] != value
     ]

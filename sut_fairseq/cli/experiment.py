@@ -203,7 +203,8 @@ def _check_out(out: Path | None, several: bool) -> None:
         return
     if not (out / records.RECORD).is_file() and records.holds_runs(out):
         raise InputError(
-            f"{out} is a folder of several runs: name one in it, or one that is new, with --out."
+            f"{out} is a folder of several runs: name one in it, or one that is new, with --out; "
+            "or name all its models and seeds together (finished runs are skipped)."
         )
 
 

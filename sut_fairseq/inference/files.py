@@ -138,6 +138,9 @@ def find_checkpoint(path: Path) -> Path:
         found = sorted(folder.glob("*.pt")) + sorted(folder.glob(WEIGHTS))
         if found:
             return _one_of(found)
+    runs = sorted(found.parent.name for found in path.glob("*/run.json"))
+    if runs:
+        raise InputError(f"`{path}` is a folder of several runs ({', '.join(runs)}): name one.")
     raise InputError(
         f"`{path}` has no checkpoint (*.pt, {WEIGHTS}); give a folder or a file that is one."
     )

@@ -69,12 +69,10 @@ class EmbeddingOptions(TokenOptions):
 class DepthOptions(FairseqDataclass):
     """The depth loop and its block."""
 
-    encoder_block: ChoiceEnum(list(_kinds.BLOCKS)) = field(  # type: ignore[valid-type]
+    encoder_block: str = field(
         default="transformer", metadata={"help": f"{_kinds.BLOCKS.help} (encoder)"}
     )
-    decoder_block: ChoiceEnum(list(_kinds.BLOCKS)) = field(  # type: ignore[valid-type]
-        default="transformer", metadata={"help": "the same for the decoder"}
-    )
+    decoder_block: str = field(default="transformer", metadata={"help": "the same for the decoder"})
     copy_gate_update: ChoiceEnum(list(_kinds.UPDATE_NORMS)) = field(  # type: ignore[valid-type]
         default="layer-norm",
         metadata={"help": "what bounds a data router's update (tanh: for softmax attention)"},
@@ -128,9 +126,7 @@ class AttentionOptions(FairseqDataclass):
     attention_top_k: int = field(
         default=1, metadata={"help": f"attention experts that each token uses; {_TOP_1}"}
     )
-    attention_kind: ChoiceEnum(list(_kinds.ATTENTION)) = field(  # type: ignore[valid-type]
-        default="auto", metadata={"help": _kinds.ATTENTION.help}
-    )
+    attention_kind: str = field(default="auto", metadata={"help": _kinds.ATTENTION.help})
     attention_retrievals: Optional[int] = field(
         default=None,
         metadata={"help": "values that searches choose from (compositional; default: the heads)"},
@@ -159,15 +155,11 @@ class AttentionOptions(FairseqDataclass):
             "retrieval queries (compositional); all (multihead, compositional)"
         },
     )
-    attention_distribution: ChoiceEnum(list(_kinds.DISTRIBUTIONS)) = field(  # type: ignore[valid-type]
+    attention_distribution: str = field(
         default="softmax", metadata={"help": _kinds.DISTRIBUTIONS.help}
     )
-    attention_positions: ChoiceEnum(list(_kinds.POSITIONS)) = field(  # type: ignore[valid-type]
-        default="window", metadata={"help": _kinds.POSITIONS.help}
-    )
-    cross_attention: ChoiceEnum(list(_kinds.CROSS_ATTENTION)) = field(  # type: ignore[valid-type]
-        default="content", metadata={"help": _kinds.CROSS_ATTENTION.help}
-    )
+    attention_positions: str = field(default="window", metadata={"help": _kinds.POSITIONS.help})
+    cross_attention: str = field(default="content", metadata={"help": _kinds.CROSS_ATTENTION.help})
     location_hidden_size: int = field(
         default=64,
         metadata={"help": "state of the GRU that moves cross-attention (location, mix)"},
@@ -231,12 +223,10 @@ class RouterOptions(FairseqDataclass):
 class HaltingOptions(FairseqDataclass):
     """Dynamic halting."""
 
-    encoder_halting: ChoiceEnum(list(_kinds.HALTING)) = field(  # type: ignore[valid-type]
+    encoder_halting: str = field(
         default="none", metadata={"help": f"{_kinds.HALTING.help} (encoder)"}
     )
-    decoder_halting: ChoiceEnum(list(_kinds.HALTING)) = field(  # type: ignore[valid-type]
-        default="none", metadata={"help": "the same for the decoder"}
-    )
+    decoder_halting: str = field(default="none", metadata={"help": "the same for the decoder"})
     alpha_threshold: float = field(
         default=0.999,
         metadata={"help": "probability of having halted at which a token stops, in (0, 1]"},

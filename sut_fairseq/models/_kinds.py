@@ -1,6 +1,7 @@
 """The axes of a model, each with its kinds: options, help and errors come from these lists.
 
-To add a kind: write its module, then a builder and a line in the list of its axis here.
+To add a kind: write its module, then a builder and a line in the list of its axis here. From
+another package, `kinds.register_kind` adds one.
 """
 
 from __future__ import annotations

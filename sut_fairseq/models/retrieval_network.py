@@ -30,12 +30,10 @@ class ContextualRetrievalModelConfig(RouterOptions, AttentionOptions):
 
     encoder_embed_dim: int = field(default=64, metadata={"help": "size of an object's state"})
     encoder_attention_heads: int = field(default=2, metadata={"help": "heads, or searches"})
-    attention_distribution: ChoiceEnum(list(_kinds.DISTRIBUTIONS)) = field(  # type: ignore[valid-type]
+    attention_distribution: str = field(
         default="others", metadata={"help": _kinds.DISTRIBUTIONS.help}
     )
-    attention_positions: ChoiceEnum(list(_kinds.POSITIONS)) = field(  # type: ignore[valid-type]
-        default="none", metadata={"help": _kinds.POSITIONS.help}
-    )
+    attention_positions: str = field(default="none", metadata={"help": _kinds.POSITIONS.help})
     attention_biases: ChoiceEnum(list(_kinds.ATTENTION_BIASES)) = field(  # type: ignore[valid-type]
         default="all", metadata={"help": "which projections of attention have biases"}
     )

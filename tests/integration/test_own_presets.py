@@ -13,8 +13,17 @@ from tests.integration.commands import TINY, run, training, words
 
 PLUGIN = """
 from sut_fairseq.models.architectures import ARCHITECTURES, register_architecture
+from sut_fairseq.models.kinds import register_kind
+from sut_fairseq.modules.attention.distributions.softmax import Softmax
 
-options = {**ARCHITECTURES["sut_tiny"], "decoder_layers": 2}
+class Halved(Softmax):
+    '''Weights that sum up to a half.'''
+    fuses = False
+    def forward(self, *arguments, **more):
+        return super().forward(*arguments, **more) / 2
+
+register_kind("attention-distribution", "halved", "half of softmax", lambda config, side: Halved())
+options = {**ARCHITECTURES["sut_tiny"], "decoder_layers": 2, "attention_distribution": "halved"}
 register_architecture("universal_transformer", "own_sut", options)
 """
 
@@ -79,7 +88,7 @@ def test_commands_with_the_user_dir(plugin: Path, checkpoint: Path, data: Path) 
     run("sut-macs", "--arch", "own_sut", "--encoder-layers", 1, *own)
     listed = json.loads(run("sut-options", *own, "own_sut", "--json").stdout)["groups"]
     options = {one["flag"]: one["default"] for group in listed for one in group["options"]}
-    assert options["--decoder-layers"] == 2
+    assert options["--decoder-layers"] == 2 and options["--attention-distribution"] == "halved"
     tiny = words("--tokens 1e6 --gpus 2 --vocab-size 40 --max-tokens 10 --src-len 4 --tgt-len 5")
     assert "2 GPUs" in run("sut-benchmark", "plan", "--arch", "own_sut", *own, *tiny).stdout
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +16,8 @@ from sut_fairseq.criterions import cross_entropy_with_auxiliary as auxiliary_cri
 from sut_fairseq.errors import InputError
 from sut_fairseq.models import _kinds
 from sut_fairseq.models._axis import Kind
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models.kinds import register_kind
 from sut_fairseq.models.language_model import LanguageModelConfig, UniversalTransformerLanguageModel
 from sut_fairseq.models.retrieval_network import (
     ContextualRetrievalModel,
@@ -99,14 +101,18 @@ class Distance(Scores):
 class CountDown(NamedTuple):
     """How many steps each token has left."""
 
-    remaining: Tensor
+    left: Tensor
+
+    @property
+    def remaining(self) -> Tensor:
+        return (self.left > 0).to(self.left)
 
     @property
     def remainder(self) -> Tensor:
-        return torch.zeros_like(self.remaining)
+        return torch.zeros_like(self.left)
 
     def select(self, chosen: Tensor) -> CountDown:
-        return CountDown(self.remaining[chosen])
+        return CountDown(self.left[chosen])
 
 
 class TwoSteps(Halting[CountDown]):
@@ -119,10 +125,10 @@ class TwoSteps(Halting[CountDown]):
         return CountDown(hidden.new_full(hidden.shape[:1], self.num_steps))
 
     def advance(self, hidden: Tensor, state: CountDown) -> CountDown:
-        return CountDown(state.remaining - 1)
+        return CountDown(state.left - 1)
 
     def computed(self, state: CountDown, tokens: ActiveTokens, decoding: bool) -> Tensor:
-        return state.remaining > 0
+        return state.left > 0
 
     def read_out(self, hidden: Tensor, state: CountDown) -> Tensor:
         return hidden
@@ -185,6 +191,29 @@ def test_halting(monkeypatch: pytest.MonkeyPatch) -> None:
     _, extra = assert_trains_and_decodes(encoder_halting="two-steps", decoder_halting="two-steps")
     for statistics in extra["halting"].values():
         assert float(statistics.depth) == 2 and float(statistics.skipped) == 0.5
+        assert float(statistics.expected_depth / statistics.tokens) == 2
+
+
+def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kinds.HALTING, "kinds", dict(_kinds.HALTING.kinds))
+    described = fields(UniversalTransformerConfig)
+    (halting,) = (field for field in described if field.name == "encoder_halting")
+    monkeypatch.setattr(halting, "metadata", halting.metadata)
+
+    def build(config: Any, side: Any) -> TwoSteps:
+        return TwoSteps()
+
+    for _ in range(2):  # fairseq may import a plugin twice
+        register_kind("halting", "two-steps", "after two steps", build)
+    assert halting.metadata["help"].endswith("; two-steps, after two steps (encoder)")
+    _, extra = assert_trains_and_decodes(encoder_halting="two-steps")
+    assert float(extra["halting"]["encoder"].depth) == 2
+    with pytest.raises(InputError, match="`axis` must be one of attention, attention-distributio"):
+        register_kind("halt", "two-steps", "after two steps", build)
+    with pytest.raises(
+        InputError, match=r"has a kind `act` already \(ACT of Graves \(2016\)\): ch"
+    ):
+        register_kind("halting", "act", "after two steps", build)
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:

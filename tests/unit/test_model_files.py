@@ -16,6 +16,13 @@ def make(folder: Path, *names: str) -> None:
         (folder / name).touch()
 
 
+def test_a_folder_of_several_runs_names_them(tmp_path: Path) -> None:
+    for name in ("sut-seed-1", "ut-seed-1"):
+        make(tmp_path / name, "run.json")
+    with pytest.raises(InputError, match=r"of several runs \(sut-seed-1, ut-seed-1\): name one."):
+        find_checkpoint(tmp_path)
+
+
 def test_a_run_is_the_folder_of_its_checkpoints(tmp_path: Path) -> None:
     """Only where it has none itself; the folders of its stages do not count."""
     make(tmp_path / "up-to-13", "checkpoint_best.pt")

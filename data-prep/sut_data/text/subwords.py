@@ -57,7 +57,10 @@ def learn_bpe(counts: Counter[str], merges: int, path: Path) -> None:
         )
     path.write_text("#version: 0.2\n" + "".join(codes), encoding="utf-8", newline="\n")
     if len(codes) < merges:
-        print(f"--bpe {merges:,}: the text has only {len(codes):,} merges to learn")
+        print(
+            f"--bpe {merges:,}: the text has only {len(codes):,} merges to learn, so that its "
+            "words stay whole and new words have unknown parts: give a smaller number"
+        )
 
 
 class _Reversed(NamedTuple):

@@ -21,6 +21,9 @@ class Halting(nn.Module, ABC, Generic[State]):
     first), `call_weights`, the block, and `read_out`. Only the loop knows the number of steps,
     which may differ from call to call; `sums` is told that of each call.
 
+    The expected depth that is logged, and its loss, come from the `remaining` of the states, which
+    must be a probability; a kind without one has `sums` of its own.
+
     Attributes:
         halts: whether tokens can stop before the last step.
         shows_read_out: whether others attend to the read-out of a token (stick-breaking: its

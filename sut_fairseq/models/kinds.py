@@ -1,0 +1,81 @@
+"""Kinds of attention, halting and blocks from a package of your own, without a change to this one.
+
+A plugin (a folder for `--user-dir`, or a module that is imported before the model is built) defines
+a subclass of the axis's base class and registers how it is built:
+
+    from sut_fairseq.models.kinds import register_kind
+
+    register_kind("halting", "two-steps", "after two steps", lambda config, side: TwoSteps())
+
+Then `--encoder-halting two-steps` chooses it, on every command line and in presets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+
+from sut_fairseq.errors import InputError, check_choice
+from sut_fairseq.models import _kinds
+from sut_fairseq.models._axis import Axis, Kind
+
+AXES: dict[str, Axis[Any]] = {
+    "attention": _kinds.ATTENTION,
+    "attention-distribution": _kinds.DISTRIBUTIONS,
+    "attention-positions": _kinds.POSITIONS,
+    "block": _kinds.BLOCKS,
+    "cross-attention": _kinds.CROSS_ATTENTION,
+    "halting": _kinds.HALTING,
+}
+
+
+def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) -> None:
+    """Add a kind to an axis, for all models that have its option.
+
+    Every builder is called with the options of the model (`config.dropout`, ...) and with the side
+    that it builds for (`side.name`, "encoder" or "decoder"; `embed_dim`, `source_dim`, `num_steps`,
+    `num_heads`, `head_dim`, `hidden_dim`, `causal`, ...).
+
+    Args:
+        axis: which one, and what its builder takes and returns:
+
+            attention: `(config, side, core, source_dim)`, an `Attention`
+                (`modules.attention.interface`).
+            attention-distribution, cross-attention: `(config, side)`, a `Distribution`
+                (`modules.attention.distributions.interface`).
+            attention-positions: `(config, side)`, `Scores`
+                (`modules.attention.positions.interface`).
+            block: `(config, side, self_attention, cross_attention, feed_forward)`, a `Block`
+                (`modules.block`).
+            halting: `(config, side)`, a `Halting` (`modules.halting.interface`).
+        name: the value of the option.
+        help: what it does, for the help of the option.
+        build: the builder.
+
+    Raises:
+        InputError: if there is no such axis, or it has a kind of this name from elsewhere.
+    """
+    check_choice("axis", axis, AXES)
+    kinds = AXES[axis]
+    known = kinds.kinds.get(name)
+    if known is not None and (known.help, _origin(known.build)) != (help, _origin(build)):
+        raise InputError(
+            f"the axis {axis} has a kind `{name}` already ({known.help}): choose another name."
+        )
+    before = kinds.help
+    kinds.kinds[name] = Kind(help, build)
+    # The options' helps were made when this package was imported.
+    for options in MODEL_DATACLASS_REGISTRY.values():
+        for field in fields(options):
+            text = field.metadata.get("help", "")
+            if before in text:
+                new = {**field.metadata, "help": text.replace(before, kinds.help)}
+                field.metadata = new  # type: ignore[assignment]
+
+
+def _origin(build: Callable[..., Any]) -> tuple[str, str]:
+    """Where a builder comes from: a plugin may be imported twice, under the same name."""
+    return build.__module__, build.__qualname__
