@@ -144,7 +144,7 @@ def _choose(cfg: Any, suffix: str) -> Path | None:
             if not cfg.reset_optimizer:
                 _check_resumable(found)
             return found
-        given = getattr(cfg, "continue_once", None)
+        given, option = getattr(cfg, "continue_once", None), "--continue-once"
         if given is None:
             given, option = cfg.finetune_from_model, "--finetune-from-model"
     else:

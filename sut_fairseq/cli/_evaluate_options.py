@@ -96,6 +96,12 @@ def make_parser() -> Parser:
         help="for translations, with --modes search: also BLEU on tokens (all scores: sut-bleu)",
     )
     shown.add_argument(
+        "--macs",
+        action="store_true",
+        help="also multiply-accumulates per sentence pair under teacher forcing, attention "
+        "products included; runs the model once more on each pair (by part: sut-macs)",
+    )
+    shown.add_argument(
         "--confusion",
         action="store_true",
         help="for classification: also macro-F1 and the confusion table",

@@ -15,6 +15,7 @@ COLUMNS = (
     *("mode", "alpha_threshold", "group", "sentences", "right", "percent", "published"),
     *("before_eos", "attention_loss"),
     *("encoder_depth", "decoder_depth", "skipped", "seconds", "same_conjuncts", "bleu"),
+    "macs",
 )
 
 
@@ -67,6 +68,7 @@ def print_table(result: dict[str, Any]) -> None:
         "decoder_depth": "decoder depth",
         "skipped": "skipped",
         "seconds": "seconds",
+        "macs": "MACs per pair",
         "same_conjuncts": "same conjuncts",
         "bleu": "BLEU on tokens",
     }
@@ -82,6 +84,7 @@ def print_table(result: dict[str, Any]) -> None:
         "decoder_depth": "{:.2f}".format,
         "bleu": "{:.2f}".format,
         "seconds": "{:.2f}".format,
+        "macs": lambda macs: f"{macs / 1e6:.2f} M",
         "skipped": lambda share: f"{100 * share:.1f} %",
     }
     lines = [[header[key] for key in shown]]

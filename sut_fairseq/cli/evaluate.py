@@ -11,13 +11,14 @@ from typing import Any
 
 from fairseq import tasks
 from fairseq.models import FairseqLanguageModel
-from fairseq.utils import split_paths
+from fairseq.utils import apply_to_sample, split_paths
 from tqdm import tqdm
 
 from sut_data.sets.cfq.sparql import conjuncts
 from sut_data.text.tokenization import load_direction
 from sut_data.waiting import waiting
 from sut_fairseq.analysis import evaluation, trained
+from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.cli import _evaluation_output
@@ -151,11 +152,26 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
                     if arguments.by:
                         result["rows"].append(_row(arguments, task, mode, threshold, name, outcome))
             result["rows"].append(_row(arguments, task, mode, threshold, "all", total))
+            if arguments.macs:
+                result["rows"][-1]["macs"] = _macs(model, task, split, len(numbers))
             if arguments.confusion:
                 pairs = list(_references(task, split, total))
                 result["macro_f1"] = evaluation.macro_f1(pairs)
                 result["confusion"] = _confusion(pairs)
     return result
+
+
+def _macs(model: Any, task: tasks.FairseqTask, split: str, number: int) -> int:
+    """MACs of the first pairs of a split, on average, with the model's present threshold."""
+    pairs = trained.sentence_pairs(task, split, number)
+    device = next(model.parameters()).device
+    batches = [
+        apply_to_sample(lambda tensor: tensor.to(device), batch)
+        for batch in without_padding(pairs, task.target_dictionary.eos())
+    ]
+    counted = count(model, tqdm(batches, desc="MACs", unit="batch", disable=None))
+    model.eval()
+    return round(counted.macs_full / counted.sentences)
 
 
 def _usual_mode(task: tasks.FairseqTask) -> str:

@@ -88,6 +88,17 @@ def test_published_numbers_stand_beside_ours(checkpoint: Path, data: Path) -> No
     assert finished.last_line == "no group 7 here, so 9 is shown nowhere"
 
 
+def test_macs_are_those_of_sut_macs(checkpoint: Path, data: Path, tmp_path: Path) -> None:
+    sentences = words("--max-sentences 9")
+    rows = evaluate(checkpoint, data, *sentences, *words("--thresholds 0.9 0.3 --macs"))["rows"]
+    for row in rows:
+        threshold = ("--alpha-threshold", row["alpha_threshold"])
+        line = ("--path", checkpoint, "--data", data, *sentences, *threshold, "--json")
+        assert row["macs"] == json.loads(run("sut-macs", *line).stdout)["macs_full"]
+    shown = run("sut-evaluate", "--path", checkpoint, "--data", data, *sentences, "--macs").stdout
+    assert "MACs per pair" in shown and " M\n" in shown
+
+
 def test_bleu_of_search(checkpoint: Path, data: Path) -> None:
     (row,) = evaluate(checkpoint, data, *words("--gen-subset train --modes search --bleu"))["rows"]
     assert row["percent"] < row["bleu"] < 100

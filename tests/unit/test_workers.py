@@ -43,7 +43,8 @@ def typed(**options: Any) -> Namespace:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Without a launcher."""
+    """fairseq-train without a launcher."""
+    monkeypatch.setattr(sys, "argv", ["fairseq-train"])
     for name in LAUNCHED:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
