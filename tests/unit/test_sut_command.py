@@ -52,7 +52,10 @@ def test_sut_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         assert line.endswith(".") and not line.startswith("`")
 
 
-def test_sut_runs_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sut_runs_a_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sut"])
     for name in ("user-dir", "sut-user-dir"):
         assert main([name]) == 0
         assert capsys.readouterr().out.endswith("/sut_fairseq\n")
