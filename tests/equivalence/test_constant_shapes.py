@@ -119,7 +119,7 @@ def agree_compiled(
     [
         ("softmax", torch.float32),
         pytest.param("softmax", torch.bfloat16, marks=pytest.mark.slow),
-        ("geometric", torch.float32),
+        pytest.param("geometric", torch.float32, marks=pytest.mark.slow),
     ],
 )
 def test_a_depth_loop_compiles_to_one_graph(distribution: str, dtype: torch.dtype) -> None:

@@ -159,8 +159,9 @@ AVERAGED = {
 }
 
 
-# The same model elsewhere: two batches below, the backend where tokens halt after a step.
-COVERED = ("sut, two batches", "sut, legacy_ddp")
+# The same model elsewhere: two batches and the classifier below, the backend where tokens halt
+# after a step.
+COVERED = ("sut, two batches", "sut, legacy_ddp", "ndr, two batches", "sut classifier")
 
 
 @pytest.mark.parametrize(

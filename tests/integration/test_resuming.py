@@ -97,11 +97,15 @@ TWO_EPOCHS = ("--max-update", 10)
     ("name", "keep"),
     [
         ("checkpoint_1_4.pt", (*SEVEN, "--keep-interval-updates", 2)),
-        (
+        # The unit tests of surplus checkpoints have the rules.
+        pytest.param(
             "checkpoint_2_6.pt",
             (*SEVEN, "--keep-interval-updates", 1, "--keep-interval-updates-pattern", 4),
+            marks=pytest.mark.slow,
         ),
-        ("checkpoint1.pt", (*TWO_EPOCHS, "--keep-last-epochs", 1)),
+        pytest.param(
+            "checkpoint1.pt", (*TWO_EPOCHS, "--keep-last-epochs", 1), marks=pytest.mark.slow
+        ),
         ("checkpoint.best_loss_", (*TWO_EPOCHS, "--keep-best-checkpoints", 1)),
     ],
 )
