@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sut_data.errors import InputError
-from sut_data.files import LONGEST
 
 Pair = tuple[str, str]
 
@@ -136,10 +135,16 @@ def _merge(symbols: list[str], pair: Pair) -> list[str]:
     return merged
 
 
+# In bytes; sentencepiece skips longer lines. By default it does so from 4,192 on, and a line of a
+# million letters takes it hours.
+_LONGEST = 16_384
+
+
 def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads: int) -> None:
     """Learn a sentencepiece (unigram) model and write it to `path`.
 
-    The text is used as it is, without Unicode normalisation, so that decoding restores it.
+    The text is used as it is, without Unicode normalisation, so that decoding restores it. Lines of
+    more than 16,384 bytes are left out.
 
     Args:
         sentences: a sample of the training text.
@@ -161,7 +166,7 @@ def learn_sentencepiece(sentences: Iterable[str], size: int, path: Path, threads
             hard_vocab_limit=False,
             normalization_rule_name="identity",
             num_threads=threads,
-            max_sentence_length=4 * LONGEST,  # bytes; longer lines would be skipped
+            max_sentence_length=_LONGEST,
             minloglevel=2,
         )
     except RuntimeError as error:

@@ -197,7 +197,7 @@ def test_unfit_text_is_refused(
 
 
 def test_sentencepiece_learns_from_long_lines(tmp_path: Path) -> None:
-    """By default it skips lines of more than 4,192 bytes."""
+    """By default it skips lines of more than 4,192 bytes; ours of more than 16,384."""
     subword_models.learn_sentencepiece(["xyzzy " * 1000, "a"], 20, tmp_path / "model", 1)
     pieces = SentencePieceProcessor(model_file=str(tmp_path / "model"))
     assert pieces.piece_to_id("z") != pieces.unk_id()
