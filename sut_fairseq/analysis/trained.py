@@ -12,7 +12,7 @@ from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.analysis.depth import stacks
-from sut_fairseq.checkpoints.reading import guard_fairseq, load_as_fairseq
+from sut_fairseq.checkpoints.reading import first_not_finite, guard_fairseq, load_as_fairseq
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError, check
 
@@ -53,12 +53,12 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
         raise InputError(_why(path, name, overrides, error)) from error
     ensemble, _, task = found
     model = ensemble[0]
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            raise InputError(
-                f"the model in `{path}` cannot be used: its weights `{name}` are not all finite, "
-                "so its training diverged; take an earlier checkpoint."
-            )
+    name = first_not_finite(dict(model.named_parameters()))
+    if name is not None:
+        raise InputError(
+            f"the model in `{path}` cannot be used: its weights `{name}` are not all finite, so "
+            "its training diverged; take an earlier checkpoint."
+        )
     if "token_layout" not in overrides:
         for stack in stacks(model).values():
             if stack.layout == "masked":  # for training: here it would compute what halting saves
