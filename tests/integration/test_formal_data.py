@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -357,7 +358,9 @@ def test_listops_by_dependency_depth(repository: Path, tmp_path: Path) -> None:
     result = run([*words, "--sizes", "600", "50", "9", "8"], tmp_path, **environment)
     assert result.returncode == 0, result.stderr
     out = tmp_path / "out"
-    assert prepared(out) == {"train": 600, "valid": 50, "valid_deep": 9, "test": 8}
+    sizes = prepared(out)
+    sums = lines_of(out / "text" / "sums.src")
+    assert sizes == {"train": 600, "valid": 50, "valid_deep": 9, "test": 8, "sums": len(sums)}
     assert identity(out) == ("listops_dependency", None, None)
     rows = [line.split() for line in result.stdout.splitlines()[1:11]]
     assert rows[0] == ["depth", "train", "valid", "valid_deep", "test"]
@@ -369,6 +372,8 @@ def test_listops_by_dependency_depth(repository: Path, tmp_path: Path) -> None:
             {row[0]: int(row[index]) for row in rows[1:-1] if row[index] != "0"}
         )
     assert set(lines_of(out / "text" / "train.tgt")) == {*"0123456789"}
+    train = lines_of(out / "text" / "train.src")
+    assert sums == [line for line in train if set(re.findall(r"\[\w+", line)) == {"[SM"}] != []
 
 
 def test_a_second_run_costs_nothing(repository: Path, tmp_path: Path) -> None:

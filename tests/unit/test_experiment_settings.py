@@ -189,21 +189,24 @@ def test_settings_of_some(command: Any, expected: dict[str, Any]) -> None:
 
 
 def test_stages_of_some() -> None:
-    first, second, last = trainings("listops_dependency", "ndr", "small", updates=9)
-    for training, folder, limit, longest in (
-        (first, "run/up-to-7", "15", "9"),
-        (second, "run/up-to-14", "30", "16"),
+    *stages, last = trainings("listops_dependency", "ndr", "small", updates=3500)
+    earlier = None
+    for training, (name, limit, longest) in zip(
+        stages,
+        (("sums", "1000", "9"), ("up-to-7", "3000", "9"), ("up-to-14", "3500", "16")),
+        strict=True,
     ):
         found = mapping(training)
-        assert found["save-dir"] == f"{folder}/checkpoints"
+        assert found["save-dir"] == f"run/{name}/checkpoints"
         assert found["max-update"] == found["hold-steps"] == limit
         assert (found["max-source-positions"], found["valid-subset"]) == (longest, "valid")
         assert found["decay-steps"] == "1" and found["balance-lengths"] is True
-    assert "finetune-from-model" not in mapping(first)
-    assert mapping(second)["finetune-from-model"] == "run/up-to-7/checkpoints/checkpoint_last.pt"
+        assert found.get("train-subset") == (None if earlier else "sums")
+        assert found.get("finetune-from-model") == earlier
+        earlier = f"run/{name}/checkpoints/checkpoint_last.pt"
     found = mapping(last)
-    assert found["finetune-from-model"] == "run/up-to-14/checkpoints/checkpoint_last.pt"
-    assert (found["max-update"], found["valid-subset"]) == ("9", "valid_deep,valid")
+    assert found["finetune-from-model"] == earlier
+    assert (found["max-update"], found["valid-subset"]) == ("3500", "valid_deep,valid")
     assert "balance-lengths" not in found and "max-source-positions" not in found
 
 
