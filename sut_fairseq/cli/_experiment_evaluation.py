@@ -28,7 +28,7 @@ from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Evaluation, Experiment
 
 # Options of one kind of evaluation that the other kind refuses.
-_OF_GROUPS = ("by", "steps", "search", "max_sentences")
+_OF_GROUPS = ("by", "steps", "search", "max_sentences", "macs")
 _OF_TRANSLATION = ("best", "log", "beam", "lenpen", "max_tokens", "cpu", "out")
 
 
@@ -78,6 +78,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "what greedy search would find, which gives the same score",
     )
     groups.add_argument("--max-sentences", type=whole_number, metavar="N", help="only the first N")
+    groups.add_argument(
+        "--macs",
+        action="store_true",
+        help="also MACs per sentence pair, attention products included (translations always have "
+        "them)",
+    )
     words = parser.add_argument_group("translations")
     words.add_argument(
         "--best",
@@ -174,12 +180,15 @@ def _by_groups(
         search=arguments.search,
         max_sentences=arguments.max_sentences,
     )
-    by_groups(run, record, experiment, asked)
+    by_groups(run, record, experiment, asked, macs=arguments.macs)
 
 
-def by_groups(run: Path, record: Record, experiment: Experiment, asked: Asked) -> None:
+def by_groups(
+    run: Path, record: Record, experiment: Experiment, asked: Asked, *, macs: bool = False
+) -> None:
     """Evaluate a run by groups of sentences, print the results and keep them."""
-    line, begun = evaluating.command(run, record, experiment, asked), records.stamp()
+    line = evaluating.command(run, record, experiment, asked, macs)
+    begun = records.stamp()
     try:
         evaluate_command.run(line)
     except InputError as error:

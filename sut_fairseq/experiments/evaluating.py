@@ -199,7 +199,9 @@ def check_name(run: Path, asked: Asked, data: Data) -> None:
         )
 
 
-def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> list[str]:
+def command(
+    run: Path, record: Record, experiment: Experiment, asked: Asked, macs: bool = False
+) -> list[str]:
     """Arguments of `sut-evaluate`.
 
     Args:
@@ -207,6 +209,7 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
         record: of the run.
         experiment: of the run.
         asked: the evaluation.
+        macs: count MACs too.
 
     Raises:
         InputError: if the run has no checkpoint yet, its data have changed, or the results would
@@ -226,6 +229,8 @@ def command(run: Path, record: Record, experiment: Experiment, asked: Asked) -> 
     line += _modes(experiment, asked)
     if asked.max_sentences is not None:
         line += ["--max-sentences", str(asked.max_sentences)]
+    if macs:
+        line.append("--macs")
     if not asked.thresholds and asked.steps is None and asked.max_sentences is None:
         numbers = published(experiment, data, asked.subset, record.model, asked.by, record.without)
         if numbers:

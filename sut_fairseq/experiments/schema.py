@@ -34,6 +34,7 @@ MEASURES = {
     "before_eos": "right before `<eos>`, in per cent",
     "attention_loss": "attention loss, in squared source words",
     "absolute_error": "mean absolute error",
+    "macs": "MACs per pair, attention products included",
 }
 """Columns of evaluations that tables are made of, and what they say."""
 
@@ -44,7 +45,7 @@ SUMMARISED = MEASURES | {
 }
 """Columns that a summary can show: what an answer costs is not in every table."""
 
-DECIMALS = {"absolute_error": 3}
+DECIMALS = {"absolute_error": 3, "macs": 0}
 """How many of them tables show; 2 of all other measures."""
 
 

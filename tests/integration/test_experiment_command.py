@@ -106,6 +106,9 @@ def test_seeds_side_by_side(place: Path) -> None:
     assert table[1].split()[:7] == words("scan simple sut small 3 updates test")
     (row,) = rows_of(place / "rows.csv")
     assert row["seeds"] == "1 2" and row["deviation"] != ""
+    call(place, "evaluate runs/scan --macs")
+    _, percent, macs = call(place, "compare runs/scan").stdout.splitlines()
+    assert percent.split() == table[1].split() and " macs " in macs
     call(place, "report runs --out page.md")
     page = (place / "page.md").read_text()
     assert page.startswith(

@@ -23,7 +23,9 @@ def test_the_runs_own_data_in_another_folder(
     monkeypatch.setattr(
         _experiment_evaluation,
         "by_groups",
-        lambda run, record, experiment, wanted: asked.append((record.data.folder, wanted.data)),
+        lambda run, record, experiment, wanted, macs: asked.append(
+            (record.data.folder, wanted.data)
+        ),
     )
     for name, word in (("moved", "x 1"), ("other", "y 1")):
         (tmp_path / name).mkdir()
@@ -80,7 +82,8 @@ def test_the_checkpoint_that_is_evaluated(
     file.parent.mkdir()
     file.touch()
     line = evaluating.command(path, record, reading.read(experiment), Asked())
-    assert line[:2] == ["--path", str(file)]
+    assert line[:2] == ["--path", str(file)] and "--macs" not in line
+    assert "--macs" in evaluating.command(path, record, reading.read(experiment), Asked(), True)
 
 
 def test_data_that_changed_since_the_training(

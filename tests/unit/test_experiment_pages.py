@@ -129,7 +129,7 @@ def test_unfinished_trainings_are_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(_experiment_evaluation, "by_groups", lambda *of_run: None)
+    monkeypatch.setattr(_experiment_evaluation, "by_groups", lambda *of_run, **how: None)
     runs = [run(tmp_path, "ndr", seed, {"all": 99.0}) for seed in (1, 2)]
     with_sessions(runs[1], replace(SESSION, outcome="interrupted"))
     (runs[1] / "checkpoints").mkdir()
@@ -177,7 +177,7 @@ def test_one_run_that_cannot_be_evaluated_does_not_stop_the_others(
 ) -> None:
     seen = []
 
-    def by_groups(run: Path, *others: object) -> None:
+    def by_groups(run: Path, *others: object, **how: object) -> None:
         seen.append(run)
         if len(seen) == 1:
             raise InputError(f"{run} has no checkpoint.")
