@@ -73,9 +73,9 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
         if own:
             page = _page(experiment, own, folder, draw)
             written.append(_write(folder / f"{experiment.name}.md", page))
-    present = {path.stem for path in written}
     if any(group.first.experiment in columns() for group in groups):
         written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw)))
+    present = [path.stem for path in written]
     index = _index(check_claims(experiments, groups), folder, present, draw)
     return [_write(folder / INDEX, index), *written]
 
@@ -135,20 +135,34 @@ def _note(folder: Path, name: str) -> tuple[list[str], list[str]]:
     return [lead] if lead else [], [f"## Notes\n\n{rest.strip()}"] if rest else []
 
 
-def _index(found: Sequence[Found], folder: Path, present: set[str], draw: Draw) -> str:
-    """The first table, as a picture as well, and its note."""
+def _index(found: Sequence[Found], folder: Path, present: Sequence[str], draw: Draw) -> str:
+    """The first table, as a picture as well, and its note; of no use if none of it was run."""
     lead, notes = _note(folder, "index")
-    header = ("experiment", "result", "paper", "ours", "", "our size and budget", "paper's", "runs")
-    lines = [header, *(_claim(one, present) for one in found)]
     parts = ["# Results", *lead]
-    picture = PICTURES / "claims.png"
-    if draw.claims(found, folder / picture):
-        parts.append(f"![our results and the papers', in per cent]({picture})")
-    parts += [report.markdown_table(lines), _counts(found), *notes]
-    return "\n\n".join(parts) + "\n"
+    run = any(one.row is not None for one in found)
+    in_table = {one.experiment.name for one in found} if run else set()
+    linked = "".join(lead)
+    others = [
+        f"[{name}]({name}.md)"
+        for name in present
+        if name not in in_table and f"({name}.md)" not in linked
+    ]
+    if others:
+        parts.append(f"Pages{' besides those in the table' if run else ''}: {', '.join(others)}.")
+    if run:
+        header = (
+            *("experiment", "result", "paper", "ours", ""),
+            *("our size and budget", "paper's", "runs"),
+        )
+        picture = PICTURES / "claims.png"
+        if draw.claims(found, folder / picture):
+            parts.append(f"![our results and the papers', in per cent]({picture})")
+        lines = [header, *(_claim(one, present) for one in found)]
+        parts += [report.markdown_table(lines), _counts(found)]
+    return "\n\n".join([*parts, *notes]) + "\n"
 
 
-def _claim(found: Found, present: set[str]) -> tuple[str, ...]:
+def _claim(found: Found, present: Sequence[str]) -> tuple[str, ...]:
     experiment, claim, row = found.experiment, found.claim, found.row
     name = experiment.name
     link = f"[{name}]({name}.md)" if name in present else name

@@ -334,6 +334,22 @@ def test_pages(tmp_path: Path) -> None:
     assert page.count("<details") == page.count("</details>") == 1
 
 
+def test_the_first_page_of_runs_that_no_paper_has(tmp_path: Path) -> None:
+    """It links to their pages, and has no table of claims nobody tried."""
+    path = run(tmp_path, "ndr", 1, {"all": 99.0})
+    own = tmp_path / "mine.yaml"
+    own.write_text("extends: ctl\nclaims: []\n", encoding="utf-8")
+    records.write_record(path, replace(records.read_record(path), experiment=str(own)))
+    folder = tmp_path / "results"
+    pages.write(results.collect([path]), folder, DRAW_NOTHING)
+    assert (folder / "index.md").read_text() == "# Results\n\nPages: [mine](mine.md).\n"
+    (folder / "notes").mkdir()
+    (folder / "notes" / "index.md").write_text("See [mine](mine.md).\n\nMore.\n")
+    pages.write(results.collect([path]), folder, DRAW_NOTHING)
+    index = (folder / "index.md").read_text()
+    assert index == "# Results\n\nSee [mine](mine.md).\n\n## Notes\n\nMore.\n"
+
+
 def test_a_users_own_experiment_has_a_page(tmp_path: Path) -> None:
     """Unless one of ours has that name."""
     path = run(tmp_path, "ndr", 1, {"all": 99.0})
