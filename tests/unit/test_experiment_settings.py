@@ -191,17 +191,15 @@ def test_settings_of_some(command: Any, expected: dict[str, Any]) -> None:
 def test_stages_of_some() -> None:
     *stages, last = trainings("listops_dependency", "ndr", "small", updates=3500)
     earlier = None
-    for training, (name, limit, longest) in zip(
-        stages,
-        (("sums", "1000", "9"), ("up-to-7", "3000", "9"), ("up-to-14", "3500", "16")),
-        strict=True,
+    for training, (name, limit) in zip(
+        stages, (("pairs", "2000"), ("up-to-14", "3000")), strict=True
     ):
         found = mapping(training)
         assert found["save-dir"] == f"run/{name}/checkpoints"
         assert found["max-update"] == found["hold-steps"] == limit
-        assert (found["max-source-positions"], found["valid-subset"]) == (longest, "valid")
+        assert (found["max-source-positions"], found["valid-subset"]) == ("16", "valid")
         assert found["decay-steps"] == "1" and found["balance-lengths"] is True
-        assert found.get("train-subset") == (None if earlier else "sums")
+        assert found.get("train-subset") == (None if earlier else "pairs")
         assert found.get("finetune-from-model") == earlier
         earlier = f"run/{name}/checkpoints/checkpoint_last.pt"
     found = mapping(last)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from sut_data.command_line import whole_number
 from sut_data.kit.by_depth import Depths, Sizes, add_test_depths, make_parser, make_parts
 from sut_data.kit.examples import Example, Parts, prepare
-from sut_data.sets.listops_dependency.expressions import OPERATORS, draw
+from sut_data.sets.listops_dependency.expressions import draw
 from sut_data.text.chunks import cores
 
 SIZES = Sizes(1_000_000, 1_000, 1_000, 1_000)
 TEST_DEPTHS = (7, 8)
 
 
-def only_sums(example: Example) -> bool:
-    """Whether SM is the only operator of an expression, which has at least one."""
-    return OPERATORS.keys() & example.source.split() == {"[SM"}
+def only_pairs(example: Example) -> bool:
+    """Whether every operator of an expression, which has at least one, has two arguments."""
+    shorter = re.sub(r"\d", "0", example.source)
+    number = 1
+    while number:
+        shorter, number = re.subn(r"\[\w+ 0 0 \]", "0", shorter)
+    return shorter == "0" and "[" in example.source
 
 
 def main(program: str, argv: Sequence[str]) -> None:
@@ -33,7 +38,8 @@ def main(program: str, argv: Sequence[str]) -> None:
         "one argument, MED one or two (of equal ones the shallowest), SM needs all. train has "
         "depths 0 to 5, as equally as so many different samples exist, valid 1 to 5, the "
         "additional set valid_deep 6, test 7 and 8; all but train have the column `depth`. The set "
-        "sums repeats the samples of train whose only operator is SM, to begin training with. The "
+        "pairs repeats the samples of train whose operators all have two arguments, to begin "
+        "training with. The "
         "paper (Csordas et al., 2022) tests on depths 7 and 8 in its tables and text, on 7 in its "
         "appendix: for that, --test-depths 7. All samples differ: train has all 10 of depth 0, and "
         "equally many of the other depths. The test set does not depend on the sizes of the other "
@@ -66,5 +72,5 @@ def main(program: str, argv: Sequence[str]) -> None:
         ["depth"],
         name="listops_dependency",
         labels=True,
-        subsets={"sums": only_sums},
+        subsets={"pairs": only_pairs},
     )
