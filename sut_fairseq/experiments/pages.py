@@ -136,7 +136,7 @@ def _note(folder: Path, name: str) -> tuple[list[str], list[str]]:
 
 
 def _index(found: Sequence[Found], folder: Path, present: Sequence[str], draw: Draw) -> str:
-    """The first table, as a picture as well, and its note; of no use if none of it was run."""
+    """Links to pages, the note, and the papers' table with its picture if any of it was run."""
     lead, notes = _note(folder, "index")
     parts = ["# Results", *lead]
     run = any(one.row is not None for one in found)

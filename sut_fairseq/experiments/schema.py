@@ -49,7 +49,7 @@ DECIMALS = {"absolute_error": 3, "macs": 0}
 """How many of them tables show; 2 of all other measures."""
 
 
-_LESS_IS_BETTER = re.compile(r".*loss|absolute_error|ppl|wer")
+_LESS_IS_BETTER = re.compile(r".*loss|absolute_error|macs|ppl|wer")
 
 
 def less_is_better(measure: str) -> bool:

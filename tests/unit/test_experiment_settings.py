@@ -78,7 +78,10 @@ def test_every_model_and_size(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(
     ("metric", "highest"),
-    [("loss", False), ("attention_loss", False), ("ppl", False), ("exact_match", True)],
+    [
+        *(("loss", False), ("attention_loss", False), ("ppl", False), ("macs", False)),
+        ("exact_match", True),
+    ],
 )
 def test_losses_are_minimized_and_scores_maximized(metric: str, highest: bool) -> None:
     (training,) = trainings("scan", "sut", "small", own=(("best-checkpoint-metric", metric),))
