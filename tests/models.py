@@ -106,6 +106,14 @@ def configurations() -> dict[str, dict[str, Any]]:
             for name in _kinds.ATTENTION
         },
         **{
+            f"{name} feed-forward": {
+                **sut,
+                "feed_forward_kind": name,
+                **(dict(ffn_experts=1, ffn_top_k=1) if name == "dense" else {}),
+            }
+            for name in _kinds.FEED_FORWARD
+        },
+        **{
             f"{name} cross-attention": dict(
                 sut if name == "content" else dense, cross_attention=name, location_hidden_size=8
             )

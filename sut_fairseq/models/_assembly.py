@@ -184,6 +184,5 @@ def _cross_attention_core(config: UniversalTransformerConfig, side: Side) -> Att
 def _feed_forward(config: UniversalTransformerConfig, side: Side) -> FeedForward:
     activation = str(config.activation_fn)
     check_choice("activation_fn", activation, utils.get_available_activation_fns())
-    kind = "dense" if config.ffn_experts == 1 else "mixture"
-    build = FEED_FORWARD.builder("feed_forward", kind)
+    build = FEED_FORWARD.builder("feed_forward_kind", config.feed_forward_kind)
     return build(config, side, utils.get_activation_fn(activation))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
-from sut_fairseq.errors import check_choice
+from sut_fairseq.errors import check
 
 Build = TypeVar("Build")
 BuildOfKind = TypeVar("BuildOfKind", covariant=True)
@@ -52,7 +52,8 @@ class Axis(Generic[Build]):
         Raises:
             InputError: naming `option`, if there is no such kind.
         """
-        check_choice(option, str(name), self.kinds)
+        known = f"one of {', '.join(self)} (or a kind of your own, with its --user-dir)"
+        check(str(name) in self.kinds, option, known, name)
         return self.kinds[str(name)].build
 
 

@@ -196,6 +196,7 @@ class FeedForwardOptions(FairseqDataclass):
     ffn_top_k: int = field(
         default=1, metadata={"help": f"feed-forward experts that each token uses; {_TOP_1}"}
     )
+    feed_forward_kind: str = field(default="auto", metadata={"help": _kinds.FEED_FORWARD.help})
     activation_fn: ChoiceEnum(utils.get_available_activation_fns()) = field(  # type: ignore[valid-type]
         default="gelu", metadata={"help": "activation of the feed-forward layer"}
     )

@@ -256,6 +256,8 @@ ATTENTION: Axis[Callable[[Config, Side, AttentionCore, int], Attention]] = Axis(
 
 
 def _dense(config: Config, side: Side, activation: Activation) -> FeedForward:
+    requirement = "1 for `feed_forward_kind` dense, which has no experts"
+    check(config.ffn_experts == 1, "ffn_experts", requirement, config.ffn_experts)
     return DenseFeedForward(
         embed_dim=side.embed_dim,
         hidden_dim=side.hidden_dim,
@@ -265,6 +267,8 @@ def _dense(config: Config, side: Side, activation: Activation) -> FeedForward:
 
 
 def _mixture_feed_forward(config: Config, side: Side, activation: Activation) -> FeedForward:
+    experts = config.ffn_experts
+    check(experts >= 2, "ffn_experts", "at least 2 for `feed_forward_kind` mixture", experts)
     return MixtureFeedForward(
         router(config, side.embed_dim, "ffn"),
         embed_dim=side.embed_dim,
@@ -275,10 +279,15 @@ def _mixture_feed_forward(config: Config, side: Side, activation: Activation) ->
     )
 
 
-# No option chooses between them: one expert means dense.
+def _feed_forward_by_experts(config: Config, side: Side, activation: Activation) -> FeedForward:
+    build = _dense if config.ffn_experts == 1 else _mixture_feed_forward
+    return build(config, side, activation)
+
+
 FEED_FORWARD: Axis[Callable[[Config, Side, Activation], FeedForward]] = Axis(
     "kind of feed-forward layer",
     {
+        "auto": Kind("mixture with more than one expert, else dense", _feed_forward_by_experts),
         "dense": Kind("one layer for all tokens", _dense),
         "mixture": Kind("the experts that a token is routed to", _mixture_feed_forward),
     },

@@ -1,4 +1,4 @@
-"""Kinds of attention, halting and blocks from a package of your own, without a change to this one.
+"""Kinds of your own on the axes of a model, from a plugin, without a change to this package.
 
 A plugin (a folder for `--user-dir`, or a module that is imported before the model is built) defines
 a subclass of the axis's base class and registers how it is built:
@@ -19,29 +19,34 @@ from typing import Any
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 
 from sut_fairseq.errors import InputError, check_choice
-from sut_fairseq.models import _kinds
+from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Axis, Kind
 
 AXES: dict[str, Axis[Any]] = {
+    "attender": _attenders.ATTENDERS,
     "attention": _kinds.ATTENTION,
     "attention-distribution": _kinds.DISTRIBUTIONS,
     "attention-positions": _kinds.POSITIONS,
     "block": _kinds.BLOCKS,
     "cross-attention": _kinds.CROSS_ATTENTION,
+    "feed-forward": _kinds.FEED_FORWARD,
     "halting": _kinds.HALTING,
+    "mix-content": _attenders.CONTENT_ATTENDERS,
 }
 
 
 def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) -> None:
     """Add a kind to an axis, for all models that have its option.
 
-    Every builder is called with the options of the model (`config.dropout`, ...) and with the side
-    that it builds for (`side.name`, "encoder" or "decoder"; `embed_dim`, `source_dim`, `num_steps`,
-    `num_heads`, `head_dim`, `hidden_dim`, `causal`, ...).
+    Every builder is called with the options of the model (`config.dropout`, ...) and, but for
+    attenders, with the side that it builds for (`side.name`, "encoder" or "decoder"; `embed_dim`,
+    `source_dim`, `num_steps`, `num_heads`, `head_dim`, `hidden_dim`, `causal`, ...).
 
     Args:
         axis: which one, and what its builder takes and returns:
 
+            attender, mix-content: `(config)`, an `Attender` or a `ContentAttender`
+                (`modules.recurrent.attenders.interface`), of recurrent models.
             attention: `(config, side, core, source_dim)`, an `Attention`
                 (`modules.attention.interface`).
             attention-distribution, cross-attention: `(config, side)`, a `Distribution`
@@ -50,6 +55,7 @@ def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) ->
                 (`modules.attention.positions.interface`).
             block: `(config, side, self_attention, cross_attention, feed_forward)`, a `Block`
                 (`modules.block`).
+            feed-forward: `(config, side, activation)`, a `FeedForward` (`modules.feedforward`).
             halting: `(config, side)`, a `Halting` (`modules.halting.interface`).
         name: the value of the option.
         help: what it does, for the help of the option.

@@ -45,12 +45,8 @@ class RecurrentTranslationConfig(TokenOptions):
     dropout: float = field(
         default=0.5, metadata={"help": "of the state that the decoder begins with (bottleneck)"}
     )
-    attender: ChoiceEnum(list(ATTENDERS)) = field(  # type: ignore[valid-type]
-        default="mix", metadata={"help": ATTENDERS.help}
-    )
-    mix_content: ChoiceEnum(list(CONTENT_ATTENDERS)) = field(  # type: ignore[valid-type]
-        default="scaled-dot", metadata={"help": CONTENT_ATTENDERS.help}
-    )
+    attender: str = field(default="mix", metadata={"help": ATTENDERS.help})
+    mix_content: str = field(default="scaled-dot", metadata={"help": CONTENT_ATTENDERS.help})
     location_hidden_size: int = field(
         default=64, metadata={"help": "state of the GRU that moves the gaze (location, mix)"}
     )

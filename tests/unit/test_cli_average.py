@@ -399,6 +399,7 @@ def test_another_architecture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("encoder_layers", (2, 3)),
         ("alpha_threshold", (0.999, 0.5)),
         ("ffn_top_k", (1, 2)),
+        ("feed_forward_kind", ("auto", "own")),
         ("encoder_attention_heads", (2, 4)),
         ("stop_gate", (False, True)),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from types import SimpleNamespace
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from sut_fairseq import losses
+from sut_fairseq.analysis.complexity import count
 from sut_fairseq.criterions import cross_entropy_with_auxiliary as auxiliary_criterion
 from sut_fairseq.errors import InputError
-from sut_fairseq.models import _kinds
+from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Kind
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.kinds import register_kind
@@ -28,10 +30,22 @@ from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.attention.positions.interface import Pairing, Scores, scaled_products
 from sut_fairseq.modules.attention.retrieve import Retrieve
+from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.observer import Look
+from sut_fairseq.modules.recurrent.attenders.interface import ContentAttender
+from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
-from tests.models import SMALL, batch, sample_of, small_classifier, small_model, task
+from sut_fairseq.statistics import RouterCalls
+from tests.models import (
+    SMALL,
+    batch,
+    sample_of,
+    small_classifier,
+    small_model,
+    small_recurrent,
+    task,
+)
 
 
 class SharedValue(Retrieve):
@@ -96,6 +110,33 @@ class Distance(Scores):
         keys = torch.arange(pairing.keys.shape[2])
         distance = (keys - pairing.positions.unsqueeze(-1)).abs()
         return scaled_products(pairing.queries, pairing.keys) - distance[:, None, :, None]
+
+
+class ScaledByExperts(FeedForward):
+    """y = sum over the chosen experts of g(e|h) v_e W h, elementwise."""
+
+    def __init__(self, router: Router, embed_dim: int) -> None:
+        super().__init__()
+        self.router = router
+        self.scales = nn.Parameter(torch.rand(router.num_experts, embed_dim))
+        self.layer = nn.Linear(embed_dim, embed_dim, bias=False)
+
+    def forward(
+        self,
+        states: Tensor,
+        call_weights: Tensor | None = None,
+        active: Tensor | None = None,
+        look: Look | None = None,
+    ) -> tuple[Tensor, RouterCalls]:
+        routing = self.router(states, call_weights)
+        routing.show(look)
+        scales = self.scales[routing.expert_indices] * routing.expert_weights.unsqueeze(-1)
+        return self.layer(states) * scales.sum(dim=1), routing.calls
+
+
+def build_scaled(config: Any, side: Any, activation: Any) -> FeedForward:
+    router = Router(side.embed_dim, config.ffn_experts, config.ffn_top_k)
+    return ScaledByExperts(router, side.embed_dim)
 
 
 class CountDown(NamedTuple):
@@ -185,6 +226,19 @@ def test_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_trains_and_decodes(attention_positions="distance")
 
 
+def test_feed_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a router, whose choices reach the auxiliary losses as those of our kinds do."""
+    monkeypatch.setattr(_kinds.FEED_FORWARD, "kinds", dict(_kinds.FEED_FORWARD.kinds))
+    register_kind("feed-forward", "scaled", "experts that scale one layer", build_scaled)
+    model, extra = assert_trains_and_decodes(feed_forward_kind="scaled", ffn_experts=3, ffn_top_k=2)
+    stack, num_tokens = model.encoder.stack, 6
+    assert isinstance(stack.block.feed_forward, ScaledByExperts)
+    assert extra["routing"]["decoder.feed_forward"].weight > 0
+    counted = count(model, [batch((num_tokens,), (1,))]).by_kind["feed-forward"]
+    layer = stack.block.feed_forward.layer
+    assert counted == stack.num_steps * (num_tokens + 1) * layer.in_features * layer.out_features
+
+
 def test_halting(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = Kind("two steps", lambda config, side: TwoSteps())
     monkeypatch.setitem(_kinds.HALTING.kinds, "two-steps", kind)
@@ -208,7 +262,7 @@ def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     assert halting.metadata["help"].endswith("; two-steps, after two steps (encoder)")
     _, extra = assert_trains_and_decodes(encoder_halting="two-steps")
     assert float(extra["halting"]["encoder"].depth) == 2
-    with pytest.raises(InputError, match="`axis` must be one of attention, attention-distributio"):
+    with pytest.raises(InputError, match="`axis` must be one of attender, attention, attention-di"):
         register_kind("halt", "two-steps", "after two steps", build)
     with pytest.raises(
         InputError, match=r"has a kind `act` already \(ACT of Graves \(2016\)\): ch"
@@ -216,10 +270,38 @@ def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         register_kind("halting", "act", "after two steps", build)
 
 
+class Nearest(ContentAttender):
+    """Scores by distance."""
+
+    def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
+        return -torch.cdist(queries, keys)
+
+
+@pytest.mark.parametrize("options", [{"attender": "nearest"}, {"mix_content": "nearest"}])
+def test_attenders_of_another_package(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for axis, known in (
+        ("attender", _attenders.ATTENDERS),
+        ("mix-content", _attenders.CONTENT_ATTENDERS),
+    ):
+        monkeypatch.setattr(known, "kinds", dict(known.kinds))
+        register_kind(axis, "nearest", "the nearest", lambda config: Nearest())
+    model, inputs = small_recurrent(**options), batch()
+    assert any(isinstance(module, Nearest) for module in model.modules())
+    with torch.no_grad():
+        encoded = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+        full = model.decoder(inputs["prev_output_tokens"], encoded)[0]
+        state: dict = {}
+        for length in range(1, full.shape[1] + 1):
+            part = model.decoder(inputs["prev_output_tokens"][:, :length], encoded, state)[0]
+            torch.testing.assert_close(part[:, 0], full[:, length - 1])
+
+
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
-    kinds = "auto, multihead, mixture, compositional"
+    kinds = "auto, multihead, mixture, compositional (or a kind of your own, with its --user-dir)"
     sentence = f"`attention_kind` must be one of {kinds}, but is star instead."
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
         small_model(attention_kind="star")
 
 
@@ -228,9 +310,11 @@ def retrieval_network(**options: Any) -> nn.Module:
     return ContextualRetrievalModel.build_model(config, SimpleNamespace(num_features=4))
 
 
-def test_dense_attention_refuses_experts() -> None:
+def test_dense_kinds_refuse_experts() -> None:
     with pytest.raises(InputError, match="`attention_experts` must be 1 for `attention_kind` mul"):
         small_model(attention_kind="multihead", attention_experts=4)
+    with pytest.raises(InputError, match="`ffn_experts` must be 1 for `feed_forward_kind` dense"):
+        small_model(feed_forward_kind="dense", ffn_experts=4)
 
 
 @pytest.mark.parametrize("build", [small_model, retrieval_network])

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from sut_fairseq.models._axis import Kind
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import token_embedding
+from sut_fairseq.models._kinds import FEED_FORWARD
 from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
 from sut_fairseq.modules.dropout import Dropout
+from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
 from tests.models import (
     COMPOSITIONAL,
@@ -77,6 +80,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], Any]] = {
     "decoder_ffn_embed_dim": ({}, 20),
     "ffn_experts": (MIXTURE, 4),
     "ffn_top_k": (MIXTURE, 1),
+    "feed_forward_kind": ({}, "own"),
     "activation_fn": ({}, "gelu"),
     "activation_dropout": ({}, 0.37),
     "router_dropout": (MIXTURE, 0.37),
@@ -92,6 +96,13 @@ ENCODER_ONLY = {"encoder_block", "encoder_layers", "encoder_normalize_before", "
 ENCODER_ONLY |= {"max_source_positions"}
 DECODER_ONLY = {"location_hidden_size", "cross_attention", "max_target_positions"}
 TYING = {"share_all_embeddings", "separate_embeddings", "share_decoder_input_output_embed"}
+
+
+class AsItWas(FeedForward):
+    """y = h."""
+
+    def forward(self, states: Tensor, *_: Any) -> tuple[Tensor, None]:
+        return states, None
 
 
 def description(model: nn.Module) -> dict[str, Any]:
@@ -110,7 +121,12 @@ def description(model: nn.Module) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_reaches_every_module_that_it_names(option: str) -> None:
+def test_an_option_reaches_every_module_that_it_names(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ours follow from the number of experts.
+    own = Kind("as it was", lambda config, side, activation: AsItWas())
+    monkeypatch.setitem(FEED_FORWARD.kinds, "own", own)
     base, value = OPTIONS[option]
     before, after = (
         description(small_model(**{"activation_fn": "relu", **base, **changed}))
