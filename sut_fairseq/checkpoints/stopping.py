@@ -18,9 +18,10 @@ from sut_fairseq._excepthook import divergence
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_on_signals
 from sut_fairseq.errors import InputError
 
-# The function of fairseq-train that runs after every update, and where it is: in its module, or in
-# the program itself (`python -m fairseq_cli.train`).
-_AFTER_UPDATE, _MODULES = "validate_and_save", ("fairseq_cli.train", "__main__")
+# Where the functions of fairseq-train are: in its module, or in the program itself (`python -m
+# fairseq_cli.train`).
+TRAINING_MODULES = ("fairseq_cli.train", "__main__")
+_AFTER_UPDATE = "validate_and_save"
 
 LAST = "checkpoint_last.pt"  # fairseq's default of --restore-file
 
@@ -85,7 +86,7 @@ class Stop:
 
     def install(self) -> None:
         """Check for signals after every update of fairseq-train, however it was started."""
-        for name in _MODULES:
+        for name in TRAINING_MODULES:
             module = sys.modules.get(name)
             fairseqs = getattr(module, _AFTER_UPDATE, None)
             if fairseqs is not None:

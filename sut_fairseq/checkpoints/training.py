@@ -24,6 +24,7 @@ from sut_fairseq.checkpoints.integrity import check_whole
 from sut_fairseq.checkpoints.interruption import Interruption
 from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
 from sut_fairseq.checkpoints.mismatch import explained
+from sut_fairseq.checkpoints.patience import keep_patience
 from sut_fairseq.checkpoints.progress import progress_of
 from sut_fairseq.checkpoints.resuming import find_start
 from sut_fairseq.checkpoints.save_folder import claim, telling_why
@@ -112,7 +113,9 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
     same_schedule = gone_on and not (cfg.reset_lr_scheduler or cfg.reset_optimizer)
     keep_learning_rate(trainer, extra_state if same_schedule else None)
-    _train_no_further_than_asked(trainer)
+    new_best = fine_tuned or cfg.reset_meters or cfg.reset_optimizer
+    waited = keep_patience(trainer, None if new_best else extra_state)
+    _train_no_further_than_asked(trainer, waited)
     if is_command():
         _end_when_told()
     return extra_state, iterator
@@ -208,8 +211,14 @@ def _restoring(cfg: Any, path: Path, suffix: str) -> Any:
     return changed
 
 
-def _train_no_further_than_asked(trainer: Any) -> None:
-    """Let a finished training end: fairseq checks its length only after an update."""
+def _train_no_further_than_asked(trainer: Any, waited: int) -> None:
+    """Let a finished training end: fairseq checks its length only after an update.
+
+    Args:
+        trainer: fairseq's.
+        waited: for how many validations the result has not improved.
+    """
+    patience = trainer.cfg.checkpoint.patience
     options, updates = trainer.cfg.optimization, trainer.get_num_updates()
     hours = trainer._previous_training_time / 3600  # of the sessions before this one
     reason = ""
@@ -217,6 +226,8 @@ def _train_no_further_than_asked(trainer: Any) -> None:
         reason = f"{updates} updates of --max-update {options.max_update}"
     elif 0 < options.stop_time_hours < hours:
         reason = f"{hours:.3g} hours of --stop-time-hours {options.stop_time_hours}"
+    elif 0 < patience <= waited:
+        reason = f"{waited} validations without a better result, of --patience {patience}"
     if reason:
         logger.info("this training is finished: it has had %s", reason)
         options.max_epoch = -1  # ends fairseq's loop over epochs before the first; 0 is no limit

@@ -179,6 +179,23 @@ def test_a_learning_rate_that_waits_for_losses(
     assert_same_end(tmp_path, folder)
 
 
+def test_patience(data: Path, tmp_path: Path) -> None:
+    """It counts on where it was, and a training that it has ended stays ended."""
+    patient = (*TINY, "--max-update", 0, "--lr", 1e-9, "--patience", 2, "--max-epoch", 6)
+    folders = tmp_path / "whole", tmp_path / "resumed"
+    uninterrupted = train(data, folders[0], *patient)
+    assert [line["epoch"] for line in uninterrupted.logged("valid")] == [1, 2, 3]
+    start = ("--restore-file", folders[0] / "checkpoint2.pt")
+    resumed = train(data, folders[1], *patient, *start)
+    assert curve(resumed, "valid") == curve(uninterrupted, "valid")[2:]
+    assert_same_end(*folders)
+    again = train(data, folders[0], *patient)
+    assert "finished: it has had 2 validations without a better result, of --pat" in again.stdout
+    assert curve(again) == []
+    forgetful = train(data, folders[0], *patient, *start, "--reset-meters")
+    assert [line["epoch"] for line in forgetful.logged("valid")] == [3, 4, 5]
+
+
 @pytest.mark.slow  # two trainings each
 @pytest.mark.parametrize(
     "moment", ["begin validation", "begin training epoch 2", '"num_updates": "2"']

@@ -287,30 +287,32 @@ def test_copies_are_whole_and_remote_ones_fairseqs_own(
 @pytest.mark.parametrize(
     ("reset", "kept"),
     [
-        ({}, (True, True)),
-        ({"reset_dataloader": True}, (False, False)),
-        ({"reset_lr_scheduler": True}, (True, False)),
-        ({"reset_optimizer": True}, (True, False)),
+        ({}, (True, True, True)),
+        ({"reset_dataloader": True}, (False, False, True)),
+        ({"reset_lr_scheduler": True}, (True, False, True)),
+        ({"reset_optimizer": True}, (True, False, False)),
+        ({"reset_meters": True}, (True, True, False)),
     ],
     ids=str,
 )
 def test_what_is_reset_begins_anew(
     reset: dict[str, bool],
-    kept: tuple[bool, bool],
+    kept: tuple[bool, bool, bool],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Batches and the learning rate, each as far as fairseq is told to forget it."""
+    """Batches, learning rate and best result, each as far as fairseq is told to forget it."""
     state, seen = {"train_iterator": {"epoch": 3}}, []
     monkeypatch.setattr(training, "_fairseq_load", lambda *_, **__: (state, "iterator"))
     monkeypatch.setattr(training, "_choose", lambda *_: None)
     for name in ("check_training", "_train_no_further_than_asked"):
         monkeypatch.setattr(training, name, lambda *_: None)
     monkeypatch.setattr(training, "is_command", lambda: False)
-    monkeypatch.setattr(training, "keep_batches", lambda *given: seen.append(given[-1]))
-    monkeypatch.setattr(training, "keep_learning_rate", lambda *given: seen.append(given[-1]))
+    for name in ("keep_batches", "keep_learning_rate", "keep_patience"):
+        monkeypatch.setattr(training, name, lambda *given: seen.append(given[-1]))
     cfg = OmegaConf.structured(CheckpointConfig(save_dir=str(tmp_path), **reset))
     trainer = trainer_of(None, None, Derived.__new__(Derived))
     trainer.cfg, trainer.checkpoint_suffix = SimpleNamespace(distributed_training=None), ""
     training._load_checkpoint(cfg, trainer)
-    assert seen == [state["train_iterator"] if kept[0] else None, state if kept[1] else None]
+    states = (state["train_iterator"], state, state)
+    assert seen == [one if is_kept else None for one, is_kept in zip(states, kept, strict=True)]
