@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from sut_data.text.tokenization import TextSide
 from sut_fairseq.analysis import trained
@@ -29,6 +30,8 @@ from sut_fairseq.inference.sharing import sharing_weights
 from sut_fairseq.inference.text import ModelText, SharedSide
 from sut_fairseq.inference.trace import SentenceTrace
 from sut_fairseq.tasks.labels import LabelTask
+
+Item = TypeVar("Item")
 
 
 def load(
@@ -179,7 +182,8 @@ class Model:
         )
         # fairseq's `prepare_for_inference_` changes no result, but nothing can be counted after it.
         generator = self.task.build_generator([model], generation)
-        for number, found in self._batches(results, search, model, generator):
+        answers = self._batches(results, search, model, generator)
+        for number, found in _progress(answers, "translating", len(results)):
             results[number] = replace(
                 results[number],
                 text=self._text.decode(found["tokens"], generator.symbols_to_strip_from_output),
@@ -189,7 +193,8 @@ class Model:
         if not costs:
             return results
         counted = Costs(model, self.task, self.device)
-        return [counted.added_to(result) for result in results]
+        shown = _progress(results, "counting MACs", len(results))
+        return [counted.added_to(result) for result in shown]
 
     def classify(
         self, lines: Iterable[str], *, alpha_threshold: float | None = None
@@ -212,7 +217,8 @@ class Model:
             results.append(result)
         model = self._copy(alpha_threshold)
         classified: dict[int, Classification] = {}
-        for number, scores in self._label_scores(results, model):
+        scored = self._label_scores(results, model)
+        for number, scores in _progress(scored, "classifying", len(results)):
             ranked = sorted(zip(scores.exp().tolist(), self.labels), reverse=True)
             shares = {label: probability for probability, label in ranked}
             classified[number] = Classification(results[number].source, ranked[0][1], shares)
@@ -349,6 +355,11 @@ class Model:
 def _threshold(model: nn.Module) -> float | None:
     units = units_with_threshold(model)
     return units[0].alpha_threshold if units else None
+
+
+def _progress(items: Iterable[Item], doing: str, total: int) -> Iterable[Item]:
+    """The items, with a bar on a terminal if they take long; a call in a program prints nothing."""
+    return tqdm(items, doing, total, unit="line", leave=False, delay=3, disable=None)
 
 
 def _listed(lines: Iterable[str]) -> list[str]:
