@@ -121,13 +121,8 @@ class ScaledByExperts(FeedForward):
         self.scales = nn.Parameter(torch.rand(router.num_experts, embed_dim))
         self.layer = nn.Linear(embed_dim, embed_dim, bias=False)
 
-    def forward(
-        self,
-        states: Tensor,
-        call_weights: Tensor | None = None,
-        active: Tensor | None = None,
-        look: Look | None = None,
-    ) -> tuple[Tensor, RouterCalls]:
+    def forward(self, states: Tensor, *others: Any) -> tuple[Tensor, RouterCalls]:
+        call_weights, _, look = others
         routing = self.router(states, call_weights)
         routing.show(look)
         scales = self.scales[routing.expert_indices] * routing.expert_weights.unsqueeze(-1)
