@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
 VALID = "valid"
-_COLUMNS = 3  # panels side by side
+_COLUMNS = 3  # at most so many panels side by side
 _FEW = 12  # up to so many points of a curve are marked one by one
 _FAINT = 0.15  # opacity of bands
 
@@ -47,8 +47,8 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
     drawn = {curve.training for curve in curves}
     trainings = [training for training in trainings if training in drawn]
     color_of = dict(zip(trainings, colors(len(trainings))))
-    columns = min(len(panels), _COLUMNS)
-    rows = -(-len(panels) // columns)
+    rows = -(-len(panels) // _COLUMNS)
+    columns = -(-len(panels) // rows)  # 4 panels are 2 rows of 2
     labels = [_lines(name) for name in trainings]
     width = 0.07 * max(len(line) for label in labels for line in label.split("\n"))  # of the legend
     size = (1.4 + 3.6 * columns + width, 0.6 + 3.2 * rows)

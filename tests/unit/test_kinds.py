@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
+from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor, nn
 
 from sut_fairseq import losses
@@ -176,6 +177,14 @@ class TwoSteps(Halting[CountDown]):
         self.num_steps = torch.inf
 
 
+@pytest.fixture
+def same_help_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`register_kind` changes the helps of options."""
+    for options in MODEL_DATACLASS_REGISTRY.values():
+        for option in fields(options):
+            monkeypatch.setattr(option, "metadata", option.metadata)
+
+
 def assert_trains_and_decodes(**options: Any) -> Any:
     """Every parameter gets a gradient, and decoding step by step equals one pass."""
     inputs = batch()
@@ -221,6 +230,7 @@ def test_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_trains_and_decodes(attention_positions="distance")
 
 
+@pytest.mark.usefixtures("same_help_after")
 def test_feed_forward(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a router, whose choices reach the auxiliary losses as those of our kinds do."""
     monkeypatch.setattr(_kinds.FEED_FORWARD, "kinds", dict(_kinds.FEED_FORWARD.kinds))
@@ -243,11 +253,11 @@ def test_halting(monkeypatch: pytest.MonkeyPatch) -> None:
         assert float(statistics.expected_depth / statistics.tokens) == 2
 
 
+@pytest.mark.usefixtures("same_help_after")
 def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kinds.HALTING, "kinds", dict(_kinds.HALTING.kinds))
     described = fields(UniversalTransformerConfig)
     (halting,) = (field for field in described if field.name == "encoder_halting")
-    monkeypatch.setattr(halting, "metadata", halting.metadata)
 
     def build(config: Any, side: Any) -> TwoSteps:
         return TwoSteps()
@@ -272,6 +282,7 @@ class Nearest(ContentAttender):
         return -torch.cdist(queries, keys)
 
 
+@pytest.mark.usefixtures("same_help_after")
 @pytest.mark.parametrize("options", [{"attender": "nearest"}, {"mix_content": "nearest"}])
 def test_attenders_of_another_package(
     options: dict[str, str], monkeypatch: pytest.MonkeyPatch
