@@ -134,6 +134,8 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
             curves.append(curve_plots.Curve(data, name, subset, list(by_run.values())))
     if not curves:
         return False
+    place = {split: number for number, split in enumerate(experiment.splits)}
+    curves.sort(key=lambda curve: place.get(curve.panel, len(place)))
     score = "" if measure.endswith("loss") else ", in per cent"
     with written_whole(path) as partial:
         words = measure.replace("_", " ") + score

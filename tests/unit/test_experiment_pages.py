@@ -389,6 +389,21 @@ def test_curves_are_drawn(tmp_path: Path) -> None:
     assert not picture.exists()
 
 
+def test_curves_have_the_data_in_the_experiments_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backward = replace(FORWARD, split="backward", digest="d2")
+    paths = [
+        run(tmp_path, "lstm", 1, {"all": 9}, data=backward),
+        run(tmp_path, "ndr", 1, {"all": 9}),
+    ]
+    for path in paths:
+        (path / "train.log").write_text(LOG)
+    figures = kept_figures(monkeypatch)
+    assert draw_curves(results.collect(paths), tmp_path / "curves.png")
+    assert [axes.get_title() for axes in figures[0].axes] == ["forward", "backward"]
+
+
 def test_claims_are_drawn_beside_the_papers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
