@@ -11,6 +11,7 @@ from fairseq.tasks import FairseqTask
 from torch import nn
 
 from sut_fairseq._process import prepare_process
+from sut_fairseq.errors import check_choice
 from sut_fairseq.models._assembly import check_translates
 from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
 from sut_fairseq.models._axis import Axis, Kind
@@ -90,6 +91,7 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
             target_dim = cfg.encoder_embed_dim
         hidden_dim = cfg.encoder_hidden_size
         attender = ATTENDERS.builder("attender", cfg.attender)(cfg)
+        check_choice("attend", str(cfg.attend), DECODERS)  # no plugin can add one
         build_decoder = DECODERS.builder("attend", cfg.attend)
         source, target = task.source_dictionary, task.target_dictionary
         output_dim = target_dim if ties_output(cfg) else hidden_dim

@@ -309,6 +309,8 @@ def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
     sentence = f"`attention_kind` must be one of {kinds}, but is star instead."
     with pytest.raises(InputError, match=re.escape(sentence)):
         small_model(attention_kind="star")
+    with pytest.raises(InputError, match="`attend` must be one of after, before, but is x instead"):
+        small_recurrent(attend="x")
 
 
 def retrieval_network(**options: Any) -> nn.Module:
