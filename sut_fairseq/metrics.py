@@ -100,12 +100,7 @@ def log_exact_match(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
     if any(keys[1] in log for log in logging_outputs):
         for key in keys:
             metrics.log_scalar_sum(f"_{key}", float(_total(logging_outputs, key)))
-        metrics.log_derived(
-            "exact_match",
-            lambda meters: round(
-                100 * meters[f"_{keys[0]}"].sum / max(meters[f"_{keys[1]}"].sum, 1), 3
-            ),
-        )
+        _log_ratio("exact_match", *(f"_{key}" for key in keys), scale=100)
 
 
 class GreedyOutcome(NamedTuple):
@@ -293,9 +288,11 @@ def _total(logging_outputs: Sequence[Mapping[str, Any]], key: str) -> Tensor:
     return torch.as_tensor(sum(log[key] for log in logging_outputs if key in log))
 
 
-def _log_ratio(name: str, numerator: str, denominator: str, complement: bool = False) -> None:
+def _log_ratio(
+    name: str, numerator: str, denominator: str, *, scale: int = 1, complement: bool = False
+) -> None:
     def ratio(meters: Mapping[str, Any]) -> float:
-        value = meters[numerator].sum / max(meters[denominator].sum, 1)
+        value = scale * meters[numerator].sum / max(meters[denominator].sum, 1)
         return round(1 - value if complement else value, 3)
 
     metrics.log_derived(name, ratio)

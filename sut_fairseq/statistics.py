@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
-
-_Sums = TypeVar("_Sums", bound="_Additive")
 
 
 @dataclass
 class _Additive:
     """Field-wise `+` for a dataclass whose fields are tensors of sums."""
 
-    def __add__(self: _Sums, other: _Sums) -> _Sums:
+    def __add__(self, other: Self) -> Self:
         sums = (getattr(self, f.name) + getattr(other, f.name) for f in fields(self))
         return type(self)(*sums)
 

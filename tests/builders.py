@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
+from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
 from sut_fairseq.modules.attention.distributions.others import OthersSoftmax
@@ -83,7 +83,6 @@ def build_attention(
     matrices = "own" if options.own_values else "shared"
     several = options.num_retrievals
     core = AttentionCore(
-        retrieve=None if several is None else retrieval(several, matrices),
         positions=positions[options.positions](),
         distribution=distributions[options.distribution](),
         causal=options.causal,

@@ -215,11 +215,9 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
     def run(self, model: torch.nn.Module, sample: Mapping[str, Any]) -> Any:
         """The model's output; in training, in the precision of `--autocast`."""
         device = sample["target"].device.type
-        if not self.training:
-            return model(**sample["net_input"])
-        if device == "cpu":
+        if self.training and device == "cpu":
             keep_freed_memory()
-        if self.autocast is None:
+        if not self.training or self.autocast is None:
             return model(**sample["net_input"])
         with torch.autocast(device, dtype=self.autocast):
             return model(**sample["net_input"])

@@ -188,8 +188,7 @@ def _parse(flags: Mapping[str, Any]) -> Namespace:
 
     parser = options.get_training_parser()
     parser.error = refuse  # its own ends the process
-    parsed: Namespace = options.parse_args_and_arch(parser, line)
-    return parsed
+    return options.parse_args_and_arch(parser, line)
 
 
 def _dictionaries(translation: Translation, files: ModelFiles | None) -> Sequence[Dictionary]:

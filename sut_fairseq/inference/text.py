@@ -94,8 +94,7 @@ class ModelText:
         dictionary = self.task.target_dictionary
         symbols = self.target_side.encode(line).split()
         tokens = sentence_tokens(symbols, dictionary)
-        found: list[int] = tokens.masked_fill(tokens == dictionary.unk(), -1).tolist()
-        return found
+        return tokens.masked_fill(tokens == dictionary.unk(), -1).tolist()
 
     def decode(self, tokens: Tensor, left_out: Iterable[int]) -> str:
         """Text of an answer, without the special symbols `left_out`."""

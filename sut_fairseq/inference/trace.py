@@ -153,8 +153,7 @@ class SentenceTrace:
 
 
 def _array(tensor: Any) -> NDArray[Any]:
-    array: NDArray[Any] = np.asarray(tensor.numpy())
-    return array
+    return np.asarray(tensor.numpy())
 
 
 def _png(figure: Figure) -> str:

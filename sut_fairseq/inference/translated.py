@@ -20,8 +20,7 @@ _RESULTS, _AVERAGE = "results.json", "average.pt"
 def updates_of(state: Mapping[str, Any]) -> int | None:
     """After how many updates a checkpoint was written, if it says so."""
     history = state.get("optimizer_history") or [{}]
-    updates: int | None = history[-1].get("num_updates")
-    return updates
+    return history[-1].get("num_updates")
 
 
 def averaged_in(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

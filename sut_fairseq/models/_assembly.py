@@ -22,6 +22,7 @@ from sut_fairseq.models._kinds import (
     POSITIONS,
 )
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions.gaze import MovingGaze
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.feedforward import FeedForward
 from sut_fairseq.modules.stack import Stack
@@ -173,12 +174,12 @@ def _self_attention_core(config: UniversalTransformerConfig, side: Side) -> Atte
 
 def _cross_attention_core(config: UniversalTransformerConfig, side: Side) -> AttentionCore:
     kind = str(config.cross_attention)
-    build_weights = CROSS_ATTENTION.builder("cross_attention", kind)
+    weights = CROSS_ATTENTION.builder("cross_attention", kind)(config, side)
     if config.attention_experts > 1 or config.attention_kind == "mixture":
         # In a mixture each token has different heads: there is no gaze to follow.
         allowed = "content with a mixture of attention experts, whose heads change by token"
-        check(kind == "content", "cross_attention", allowed, kind)
-    return AttentionCore(distribution=build_weights(config, side), dropout=config.attention_dropout)
+        check(not isinstance(weights, MovingGaze), "cross_attention", allowed, kind)
+    return AttentionCore(distribution=weights, dropout=config.attention_dropout)
 
 
 def _feed_forward(config: UniversalTransformerConfig, side: Side) -> FeedForward:

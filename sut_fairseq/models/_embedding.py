@@ -9,27 +9,32 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.models._config import TokenOptions
+from sut_fairseq.models._config import EmbeddingOptions, TokenOptions
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.positions import SinusoidalPositions
 
 
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(embed_dim), plus sinusoidal positions unless left out."""
+    """Token embeddings times sqrt(embed_dim), plus sinusoidal positions.
+
+    Args:
+        tokens: the table.
+        max_positions: greatest length of a sentence; None: no positions.
+        dropout: of the sum.
+    """
 
     def __init__(
-        self, tokens: nn.Embedding, *, max_positions: int, absolute_positions: bool, dropout: float
+        self, tokens: nn.Embedding, max_positions: int | None = None, *, dropout: float = 0.0
     ) -> None:
         super().__init__()
         self.tokens = tokens
         assert tokens.padding_idx is not None
         self.padding_idx: int = tokens.padding_idx
         self.scale = math.sqrt(tokens.embedding_dim)
-        self.positions = (
-            SinusoidalPositions(tokens.embedding_dim, max_positions, first=self.padding_idx + 1)
-            if absolute_positions
-            else None
-        )
+        self.positions = None
+        if max_positions is not None:
+            first = self.padding_idx + 1
+            self.positions = SinusoidalPositions(tokens.embedding_dim, max_positions, first=first)
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, offset: int = 0) -> Tensor:
@@ -39,6 +44,14 @@ class Embedding(nn.Module):
             positions = self.positions(tokens.eq(self.padding_idx), offset)
             states = states + positions.to(states.dtype)
         return self.dropout(states)
+
+
+def embed(
+    options: EmbeddingOptions, tokens: nn.Embedding, longest: int, dropout: float
+) -> Embedding:
+    """The table with absolute positions for `longest` tokens, unless the options leave them out."""
+    absolute = not options.no_token_positional_embeddings
+    return Embedding(tokens, longest if absolute else None, dropout=dropout)
 
 
 def token_embedding(dictionary: Dictionary, embed_dim: int) -> nn.Embedding:

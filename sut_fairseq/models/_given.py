@@ -54,6 +54,16 @@ def _check_type(name: str, types: set[Any], value: object) -> None:
         check(number, name, "a number", repr(value))
 
 
+def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:
+    """Show what took effect: fairseq ignores a misspelt key in --model-overrides."""
+    shown = {
+        title: ", ".join(f"{side} {getattr(config, f'{side}_{option}')}" for side in sides)
+        for title, option in (("steps", "layers"), ("halting", "halting"))
+    }
+    shown |= {name: getattr(config, name) for name in ("halting_epsilon", "alpha_threshold")}
+    logger.info("; ".join(f"{name}: {value}" for name, value in {**shown, **others}.items()))
+
+
 def warn_of_unused(config: UniversalTransformerConfig, side: str, kind: str) -> None:
     """Warn of options that have no effect because the model does not have their side.
 

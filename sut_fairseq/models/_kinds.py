@@ -13,7 +13,7 @@ from torch import nn
 
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._axis import Axis, Kind, Side
-from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
+from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.gaze import MovingGaze
 from sut_fairseq.modules.attention.distributions.geometric import Geometric
@@ -58,16 +58,6 @@ def router(config: Config, embed_dim: int, kind: str) -> Router:
 # Positions: the scores of self-attention.
 
 
-def _content(config: Config, side: Side) -> Scores:
-    return ContentScores()
-
-
-def _window(config: Config, side: Side) -> Scores:
-    return RelativeWindow(
-        side.num_heads, side.head_dim, config.attention_window, causal=side.causal
-    )
-
-
 def _buckets(config: Config, side: Side) -> Scores:
     return RelativeBuckets(
         side.num_heads,
@@ -77,41 +67,40 @@ def _buckets(config: Config, side: Side) -> Scores:
     )
 
 
-def _transformer_xl(config: Config, side: Side) -> Scores:
-    return TransformerXLPositions(
+def _sinusoidal(kind: type[TransformerXLPositions], config: Config, side: Side) -> Scores:
+    return kind(
         side.embed_dim,
         side.num_heads,
         side.head_dim,
         dropout=config.attention_query_dropout,
         causal=side.causal,
-    )
-
-
-def _absolute_relative(config: Config, side: Side) -> Scores:
-    return AbsoluteRelativePositions(
-        side.embed_dim,
-        side.num_heads,
-        side.head_dim,
-        dropout=config.attention_query_dropout,
-        causal=side.causal,
-    )
-
-
-def _direction(config: Config, side: Side) -> Scores:
-    return Direction(
-        side.embed_dim, side.num_heads, side.head_dim, dropout=config.attention_query_dropout
     )
 
 
 POSITIONS: Axis[Callable[[Config, Side], Scores]] = Axis(
     "positions in the scores of self-attention",
     {
-        "none": Kind("content only", _content),
-        "window": Kind("learned embeddings of offsets", _window),
+        "none": Kind("content only", lambda config, side: ContentScores()),
+        "window": Kind(
+            "learned embeddings of offsets",
+            lambda config, side: RelativeWindow(
+                side.num_heads, side.head_dim, config.attention_window, causal=side.causal
+            ),
+        ),
         "buckets": Kind("biases in T5's buckets", _buckets),
-        "transformer-xl": Kind("relative sinusoids", _transformer_xl),
-        "absolute-relative": Kind("each query chooses", _absolute_relative),
-        "direction": Kind("left or right, made for geometric attention", _direction),
+        "transformer-xl": Kind(
+            "relative sinusoids", lambda *given: _sinusoidal(TransformerXLPositions, *given)
+        ),
+        "absolute-relative": Kind(
+            "each query chooses", lambda *given: _sinusoidal(AbsoluteRelativePositions, *given)
+        ),
+        "direction": Kind(
+            "left or right, made for geometric attention",
+            lambda config, side: Direction(
+                *(side.embed_dim, side.num_heads, side.head_dim),
+                dropout=config.attention_query_dropout,
+            ),
+        ),
     },
 )
 
@@ -119,24 +108,14 @@ POSITIONS: Axis[Callable[[Config, Side], Scores]] = Axis(
 # Distributions: the weights of self-attention.
 
 
-def _softmax(config: Config, side: Side) -> Distribution:
-    return Softmax()
-
-
-def _others(config: Config, side: Side) -> Distribution:
-    return OthersSoftmax()
-
-
-def _geometric(config: Config, side: Side) -> Distribution:
-    return Geometric(causal=side.causal)
-
-
 DISTRIBUTIONS: Axis[Callable[[Config, Side], Distribution]] = Axis(
     "weights of self-attention",
     {
-        "softmax": Kind("weights of all keys sum to 1", _softmax),
-        "others": Kind("weights of all keys but the token's own sum to 1", _others),
-        "geometric": Kind("the closest match", _geometric),
+        "softmax": Kind("weights of all keys sum to 1", lambda config, side: Softmax()),
+        "others": Kind(
+            "weights of all keys but the token's own sum to 1", lambda config, side: OthersSoftmax()
+        ),
+        "geometric": Kind("the closest match", lambda config, side: Geometric(causal=side.causal)),
     },
 )
 
@@ -144,20 +123,21 @@ DISTRIBUTIONS: Axis[Callable[[Config, Side], Distribution]] = Axis(
 # Cross-attention: where it looks.
 
 
-def _location_gaze(config: Config, side: Side) -> MovingGaze:
-    return MovingGaze(side.head_dim, config.location_hidden_size, mixes=False)
-
-
-def _mixed_gaze(config: Config, side: Side) -> MovingGaze:
-    return MovingGaze(side.head_dim, config.location_hidden_size, mixes=True)
+def _gaze(config: Config, side: Side, mixes: bool) -> MovingGaze:
+    return MovingGaze(side.head_dim, config.location_hidden_size, mixes=mixes)
 
 
 CROSS_ATTENTION: Axis[Callable[[Config, Side], Distribution | MovingGaze]] = Axis(
     "where cross-attention looks",
     {
-        "content": Kind("at keys that match", _softmax),
-        "location": Kind("by position, moving from target token to target token", _location_gaze),
-        "mix": Kind("by position and by content", _mixed_gaze),
+        "content": Kind("at keys that match", lambda config, side: Softmax()),
+        "location": Kind(
+            "by position, moving from target token to target token",
+            lambda config, side: _gaze(config, side, mixes=False),
+        ),
+        "mix": Kind(
+            "by position and by content", lambda config, side: _gaze(config, side, mixes=True)
+        ),
     },
 )
 
@@ -210,10 +190,7 @@ def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -
 def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
     experts = config.attention_experts
     check(experts == 1, "attention_experts", "1 for `attention_kind` compositional", experts)
-    given = config.attention_retrievals
-    num_retrievals = side.num_heads if given is None else given
-    matrices = str(config.attention_value_matrices)
-    core.retrieve = retrieval(num_retrievals, matrices)
+    num_retrievals = config.attention_retrievals
     value_dim = config.attention_value_dim
     bias = _biases(config, "compositional", ATTENTION_BIASES)
     return CompositionalAttention(
@@ -222,10 +199,10 @@ def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: 
         source_dim=source_dim,
         num_searches=side.num_heads,
         head_dim=side.head_dim,
-        num_retrievals=num_retrievals,
+        num_retrievals=side.num_heads if num_retrievals is None else num_retrievals,
         value_dim=side.head_dim if value_dim is None else value_dim,
         retrieval_dim=config.attention_retrieval_dim,
-        value_matrices=matrices,
+        value_matrices=str(config.attention_value_matrices),
         value_scores=str(config.attention_value_scores),
         score_bias=str(config.attention_biases) != "none",
         bias=bias,
@@ -297,10 +274,6 @@ FEED_FORWARD: Axis[Callable[[Config, Side, Activation], FeedForward]] = Axis(
 # Halting.
 
 
-def _fixed_depth(config: Config, side: Side) -> FixedDepth:
-    return FixedDepth()
-
-
 def _stick_breaking(config: Config, side: Side) -> StickBreakingHalting:
     dropout = config.halting_dropout
     return StickBreakingHalting(
@@ -310,21 +283,19 @@ def _stick_breaking(config: Config, side: Side) -> StickBreakingHalting:
     )
 
 
-def _graves(config: Config, side: Side) -> GravesHalting:
-    return GravesHalting(side.embed_dim, epsilon=config.halting_epsilon)
-
-
-def _dehghani(config: Config, side: Side) -> DehghaniHalting:
-    return DehghaniHalting(side.embed_dim, epsilon=config.halting_epsilon)
-
-
 HALTING: Axis[Callable[[Config, Side], Halting]] = Axis(
     "how tokens halt",
     {
-        "none": Kind("all steps", _fixed_depth),
+        "none": Kind("all steps", lambda config, side: FixedDepth()),
         "stick-breaking": Kind("at a threshold, as in SUT", _stick_breaking),
-        "act": Kind("ACT of Graves (2016)", _graves),
-        "act-ut": Kind("ACT as in the Universal Transformer", _dehghani),
+        "act": Kind(
+            "ACT of Graves (2016)",
+            lambda config, side: GravesHalting(side.embed_dim, epsilon=config.halting_epsilon),
+        ),
+        "act-ut": Kind(
+            "ACT as in the Universal Transformer",
+            lambda config, side: DehghaniHalting(side.embed_dim, epsilon=config.halting_epsilon),
+        ),
     },
 )
 

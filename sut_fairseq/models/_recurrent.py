@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,8 @@ from sut_fairseq.modules.recurrent.gru import DecoderState, GRUDecoder, GRUEncod
 from sut_fairseq.modules.recurrent.stop_gate import StopGate
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.modules.words import Words
+
+_STATE = "decoded"  # key of a `_Decoded` in fairseq's incremental state
 
 
 class RecurrentEncoder(FairseqEncoder):
@@ -104,20 +107,6 @@ class _Decoded:
         self.weights = self.weights.index_select(0, chosen)
 
 
-class _Seen:
-    """Collects intermediate results of consecutive tokens, `(batch, width, ...)` by name."""
-
-    def __init__(self) -> None:
-        self._pieces: dict[str, list[Tensor]] = {}
-
-    def __call__(self, name: str, values: Tensor) -> None:
-        self._pieces.setdefault(name, []).append(values)
-
-    def values(self) -> dict[str, Tensor]:
-        """The results of all tokens."""
-        return {name: torch.cat(pieces, dim=1) for name, pieces in self._pieces.items()}
-
-
 class RecurrentDecoder(FairseqIncrementalDecoder):
     """Embedding, GRU with an attender, and output projection; decodes incrementally."""
 
@@ -160,27 +149,30 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         lengths = encoder_out["lengths"][0]
         source = Source(encoder_out["encoder_out"][0].transpose(0, 1), lengths)
-        decoded = None if incremental_state is None else incremental_state.get(self._cache_key)
+        decoded = self.get_incremental_state(incremental_state, _STATE)
         if decoded is None:
             decoded = _Decoded(self.writer.start(encoder_out["final"][0], source), source)
-            if incremental_state is not None:
-                incremental_state[self._cache_key] = decoded
+            self.set_incremental_state(incremental_state, _STATE, decoded)
         offset = decoded.length
         inputs = self.embedding(prev_output_tokens, offset)
         observer = (observers or {}).get("decoder")
-        seen = _Seen() if observer is not None and observer.looks_inside else None
-        outputs, weights, decoded.state = self.writer(inputs, source, decoded.state, seen)
+        seen: defaultdict[str, list[Tensor]] = defaultdict(list)  # pieces, along the tokens
+        look = None
+        if observer is not None and observer.looks_inside:
+            look = lambda name, values: seen[name].append(values)  # noqa: E731
+        outputs, weights, decoded.state = self.writer(inputs, source, decoded.state, look)
         decoded.length += inputs.shape[1]
         attention = self._by_column(weights, encoder_out)
         if observer is not None:
             padding_mask = prev_output_tokens[:, offset:].eq(self.dictionary.pad())
             tokens = ActiveTokens.from_mask(~padding_mask)
             observer.step(0, tokens)
-            for name, values in ({} if seen is None else seen.values()).items():
+            for name, pieces in seen.items():
+                values = torch.cat(pieces, dim=1)
                 if name in MAPS:
                     values = self._by_column(values, encoder_out)
                 observer.saw(f"cross_attention.{name}", tokens.take(values).unsqueeze(1))
-            if seen is not None:
+            if look is not None:
                 weights_of_groups = tokens.take(attention)[:, None, None]
                 observer.saw("cross_attention.weights", weights_of_groups)
         scores = self.output_layer(outputs)
@@ -201,14 +193,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Select beams, `new_order` `(new_batch,)`, in what `forward` keeps between tokens."""
-        decoded = incremental_state.get(self._cache_key)
+        decoded = self.get_incremental_state(incremental_state, _STATE)
         if decoded is not None:
             decoded.select(new_order)
 
     def max_positions(self) -> int:
         return self._max_positions
-
-    @property
-    def _cache_key(self) -> str:
-        # The suffix is fairseq's own, unique to this decoder: ensembles share nothing.
-        return f"{self._incremental_state_id}.decoded"

@@ -23,6 +23,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models import universal_transformer  # noqa: F401
 
 Check = Callable[[Namespace], None]
+_CHECKS: dict[str, Check] = {}  # by model
 
 _WITH_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
 
@@ -212,14 +213,17 @@ def register_architecture(
         model: what `register_model` calls it.
         name: of the architecture.
         options: defaults by option.
-        check: refuses the rest of a command line with an `InputError`; for the model itself too.
+        check: refuses the rest of a command line with an `InputError`; for the model itself and all
+            of its architectures too.
     """
-    register_model_architecture(model, name)(partial(_fill_in, options, check))
+    if check is not None:
+        _CHECKS[model] = check
+    register_model_architecture(model, name)(partial(_fill_in, model, options))
     # fairseq has registered the model's own name with a function that does nothing.
-    ARCH_CONFIG_REGISTRY[model] = partial(_fill_in, {}, check)
+    ARCH_CONFIG_REGISTRY[model] = partial(_fill_in, model, {})
 
 
-def _fill_in(options: dict[str, Any], check: Check | None, arguments: Namespace) -> None:
+def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
     prepare_process(arguments)
     if options and is_hydra():
         # All options already have the model's values: an architecture would set none.
@@ -229,8 +233,8 @@ def _fill_in(options: dict[str, Any], check: Check | None, arguments: Namespace)
             f"is that of an architecture, {name}: give the options that `sut-options {name}` shows "
             "instead, as docs/hydra_example.yaml does."
         )
-    if check is not None:
-        check(arguments)
+    if model in _CHECKS:
+        _CHECKS[model](arguments)
     _settle_precision(arguments)
     for option, value in options.items():
         if not hasattr(arguments, option):

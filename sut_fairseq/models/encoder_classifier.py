@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
@@ -18,15 +17,13 @@ from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._assembly import build_stack, check_looks_nowhere
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import Embedding, check_precision, token_embedding
-from sut_fairseq.models._given import complete, warn_of_unused
+from sut_fairseq.models._embedding import check_precision, embed, token_embedding
+from sut_fairseq.models._given import complete, log_depth, warn_of_unused
 from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
 from sut_fairseq.modules.observer import Observer
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
-
-logger = logging.getLogger(__name__)
 
 _READOUTS = ("first", "last")
 
@@ -88,24 +85,15 @@ class EncoderClassifier(Classifier):
         cfg = complete(EncoderClassifierConfig, cfg)
         warn_of_unused(cfg, "decoder", "classifier")
         size = num_labels(task)
-        embedding = Embedding(
+        embedding = embed(
+            cfg,
             token_embedding(task.source_dictionary, cfg.encoder_embed_dim),
-            max_positions=cfg.max_source_positions,
-            absolute_positions=not cfg.no_token_positional_embeddings,
-            dropout=cfg.dropout if cfg.embedding_dropout is None else cfg.embedding_dropout,
+            cfg.max_source_positions,
+            cfg.dropout if cfg.embedding_dropout is None else cfg.embedding_dropout,
         )
         check_looks_nowhere(cfg)
         stack = build_stack(cfg, "encoder")
-        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
-        logger.info(
-            "steps: encoder %d; halting: encoder %s; halting_epsilon: %s; alpha_threshold: %s; "
-            "readout: %s column",
-            cfg.encoder_layers,
-            cfg.encoder_halting,
-            cfg.halting_epsilon,
-            cfg.alpha_threshold,
-            cfg.readout,
-        )
+        log_depth(cfg, "encoder", readout=cfg.readout)
         return cls(
             UniversalTransformerEncoder(
                 task.source_dictionary, embedding, stack, cfg.max_source_positions

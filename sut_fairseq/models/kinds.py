@@ -84,4 +84,5 @@ def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) ->
 
 def _origin(build: Callable[..., Any]) -> tuple[str, str]:
     """Where a builder comes from: a plugin may be imported twice, under the same name."""
-    return build.__module__, build.__qualname__
+    made = getattr(build, "func", build)  # of a functools.partial
+    return made.__module__, made.__qualname__

@@ -2,7 +2,6 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-import logging
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +19,8 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import Embedding, check_precision, ties_output, token_embedding
-from sut_fairseq.models._given import complete, warn_of_unused
+from sut_fairseq.models._embedding import check_precision, embed, ties_output, token_embedding
+from sut_fairseq.models._given import complete, log_depth, warn_of_unused
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
@@ -30,8 +29,6 @@ from sut_fairseq.modules.trained_words import keep_words
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
-
-logger = logging.getLogger(__name__)
 
 
 def _let_fairseq_read_sentences() -> None:
@@ -115,20 +112,8 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         else:
             projection.weight = tokens.weight
         longest = cfg.max_target_positions or cfg.tokens_per_sample
-        embedding = Embedding(
-            tokens,
-            max_positions=longest,
-            absolute_positions=not cfg.no_token_positional_embeddings,
-            dropout=cfg.dropout,
-        )
-        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
-        logger.info(
-            "steps: %d; halting: %s; halting_epsilon: %s; alpha_threshold: %s",
-            cfg.decoder_layers,
-            cfg.decoder_halting,
-            cfg.halting_epsilon,
-            cfg.alpha_threshold,
-        )
+        embedding = embed(cfg, tokens, longest, cfg.dropout)
+        log_depth(cfg, "decoder")
         model = cls(UniversalTransformerDecoder(target, embedding, stack, projection, longest))
         keep_words(model, source.symbols, target.symbols)
         return model
@@ -147,8 +132,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
             observers: the one named "decoder" is shown what the stack computes.
         """
         check_precision(self.decoder.embedding.tokens.weight)
-        output: tuple[Tensor, dict[str, Any]] = self.decoder(src_tokens, observers=observers)
-        return output
+        return self.decoder(src_tokens, observers=observers)
 
 
 def _check_task(arguments: Namespace) -> None:

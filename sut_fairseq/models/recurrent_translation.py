@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from fairseq.tasks import FairseqTask
-from torch import nn
 
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import check_choice
@@ -99,21 +98,16 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
             cfg, source, target, target_dim=target_dim, output_dim=output_dim
         )
 
-        def embedding(tokens: nn.Embedding, max_positions: int) -> Embedding:
-            return Embedding(
-                tokens, max_positions=max_positions, absolute_positions=False, dropout=0.0
-            )
-
         encoder = RecurrentEncoder(
             source,
-            embedding(source_tokens, cfg.max_source_positions),
+            Embedding(source_tokens),
             GRUEncoder(cfg.encoder_embed_dim, hidden_dim),
             boundary_tokens=cfg.boundary_tokens,
             max_positions=cfg.max_source_positions,
         )
         decoder = RecurrentDecoder(
             target,
-            embedding(target_tokens, cfg.max_target_positions),
+            Embedding(target_tokens),
             build_decoder(attender, target_dim, hidden_dim, output_dim, dropout=cfg.dropout),
             projection,
             StopGate(target.eos()) if cfg.stop_gate else None,

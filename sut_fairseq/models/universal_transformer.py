@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +19,8 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.models._assembly import build_stack, check_translates, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import Embedding, check_precision, token_embeddings
-from sut_fairseq.models._given import complete
+from sut_fairseq.models._embedding import Embedding, check_precision, embed, token_embeddings
+from sut_fairseq.models._given import complete, log_depth
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
@@ -30,7 +29,7 @@ from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.modules.trained_words import keep_words
 
-logger = logging.getLogger(__name__)
+_CACHE = "decoding_cache"  # its key in fairseq's incremental state
 
 
 class UniversalTransformerEncoder(FairseqEncoder):
@@ -154,11 +153,10 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             averaged over heads and experts; `routing` and `halting`, the statistics of encoder
             and decoder by name.
         """
-        cache = None
-        if incremental_state is not None:
-            cache = incremental_state.get(self._cache_key)
-            if cache is None:
-                cache = incremental_state[self._cache_key] = DecodingCache()
+        cache = self.get_incremental_state(incremental_state, _CACHE)
+        if cache is None and incremental_state is not None:
+            cache = DecodingCache()
+            self.set_incremental_state(incremental_state, _CACHE, cache)
         memory = None if cache is None else cache.memory
         if memory is None and encoder_out is not None:
             memory = self._cross_memory(encoder_out)
@@ -195,17 +193,12 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
 
     def reorder_incremental_state(self, incremental_state: dict, new_order: Tensor) -> None:
         """Select beams, `new_order` `(new_batch,)`, in what `forward` keeps between positions."""
-        cache = incremental_state.get(self._cache_key)
+        cache = self.get_incremental_state(incremental_state, _CACHE)
         if cache is not None:
             cache.reorder(new_order)
 
     def max_positions(self) -> int:
         return self._max_positions
-
-    @property
-    def _cache_key(self) -> str:
-        # The suffix is fairseq's own, unique to this decoder: ensembles share nothing.
-        return f"{self._incremental_state_id}.decoding_cache"
 
 
 @register_model("universal_transformer", dataclass=UniversalTransformerConfig)
@@ -236,38 +229,20 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
             cfg, source, target, target_dim=target_dim, output_dim=target_dim
         )
 
-        def embedding(tokens: nn.Embedding, max_positions: int) -> Embedding:
-            return Embedding(
-                tokens,
-                max_positions=max_positions,
-                absolute_positions=not cfg.no_token_positional_embeddings,
-                dropout=cfg.dropout,
-            )
-
         encoder = UniversalTransformerEncoder(
             source,
-            embedding(source_tokens, cfg.max_source_positions),
+            embed(cfg, source_tokens, cfg.max_source_positions, cfg.dropout),
             encoder_stack,
             cfg.max_source_positions,
         )
         decoder = UniversalTransformerDecoder(
             target,
-            embedding(target_tokens, cfg.max_target_positions),
+            embed(cfg, target_tokens, cfg.max_target_positions, cfg.dropout),
             decoder_stack,
             projection,
             cfg.max_target_positions,
         )
-        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
-        logger.info(
-            "steps: encoder %d, decoder %d; halting: encoder %s, decoder %s; halting_epsilon: %s; "
-            "alpha_threshold: %s",
-            cfg.encoder_layers,
-            cfg.decoder_layers,
-            cfg.encoder_halting,
-            cfg.decoder_halting,
-            cfg.halting_epsilon,
-            cfg.alpha_threshold,
-        )
+        log_depth(cfg, "encoder", "decoder")
         model = cls(encoder, decoder)
         keep_words(model, source.symbols, target.symbols)
         return model

@@ -157,10 +157,7 @@ class Stack(nn.Module):
         """Run one step for the active tokens: their h, their read-out and the routers' calls."""
         inputs = (hidden, course.tokens, course.state, memory, cross_memory, course.run(hidden))
         if self.checkpoint_activations and self.training:
-            output: tuple[Tensor, Tensor, dict[str, RouterCalls]] = checkpoint(
-                self._compute, *inputs, use_reentrant=False
-            )
-            return output
+            return checkpoint(self._compute, *inputs, use_reentrant=False)
         look: Look | None = None
         if observer is not None:
             observer.step(step, course.tokens)

@@ -53,8 +53,7 @@ class BalancedLengths(FairseqDataset):
         return self.dataset.sizes[self._indices]
 
     def num_tokens(self, index: int) -> int:
-        tokens: int = self.dataset.num_tokens(self._indices[index])
-        return tokens
+        return self.dataset.num_tokens(self._indices[index])
 
     def num_tokens_vec(self, indices: Any) -> Any:
         return self.dataset.num_tokens_vec(self._indices[indices])

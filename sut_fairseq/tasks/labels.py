@@ -109,25 +109,6 @@ class LabelTask(TranslationTask):
                 )
             self.datasets[split] = BalancedLengths(dataset)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The words of both dictionaries, without which a checkpoint's embeddings mean nothing."""
-        return {"source_words": self.src_dict.symbols, "labels": self.tgt_dict.symbols}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compare the dictionaries with those a checkpoint was trained with, if it names them.
-
-        Raises:
-            InputError: if they differ, even if they have equally many words.
-        """
-        ours = self.state_dict()
-        for name, trained in state_dict.items():
-            if name in ours and ours[name] != trained:
-                raise InputError(
-                    f"the {name.replace('_', ' ')} of `{self.cfg.data}` are others than the model "
-                    f"was trained with ({_difference(ours[name], trained)}): give the folder of "
-                    "its training, or prepare this one with the dictionaries of that."
-                )
-
     @torch.no_grad()
     def label_scores(self, models: Sequence[Any], sample: dict[str, Any]) -> Tensor:
         """Log-probability of each label among all labels, the mean over the models of an ensemble.
@@ -242,14 +223,6 @@ def labels_of(dictionary: Dictionary) -> Tensor:
             "the target dictionary has no label that occurs in training: prepare the data again."
         )
     return torch.tensor(labels)
-
-
-def _difference(given: list[str], trained: list[str]) -> str:
-    """A description of the first place where two dictionaries differ."""
-    for number, (here, there) in enumerate(zip(given, trained)):
-        if here != there:
-            return f"number {number} is `{here}`, not `{there}`"
-    return f"{len(given)} words, not {len(trained)}"
 
 
 class _WithGroups(BaseWrapperDataset):

@@ -42,8 +42,7 @@ class SequenceClassificationTask(LabelTask):
 
     def scores(self, model: Any, sample: dict[str, Any]) -> Tensor:
         """The model's own scores, `(batch, num_labels)`."""
-        scores: Tensor = model(**sample["net_input"])[0]
-        return scores
+        return model(**sample["net_input"])[0]
 
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any

@@ -19,7 +19,7 @@ from sut_fairseq.analysis.benchmark.functions import FUNCTIONS
 from sut_fairseq.analysis.benchmark.peers import equal_transformer
 from sut_fairseq.cli._plan import print_plan
 from sut_fairseq.cli.benchmark import main
-from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
+from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.stack import Stack, StackOutput
@@ -155,7 +155,7 @@ def test_macs_of_compositional_attention_are_those_of_its_modules(
     assert {name.split("_")[0] for name in found} == {"multihead", "compositional"}
     tokens = ActiveTokens.from_mask(torch.ones(2, 8, dtype=torch.bool))
     for retrievals in (1, 3):
-        core = AttentionCore(retrieve=retrieval(retrievals, "shared"))
+        core = AttentionCore()
         sizes = dict(embed_dim=16, source_dim=16, num_searches=2, head_dim=4, value_dim=4)
         layer = CompositionalAttention(core, num_retrievals=retrievals, retrieval_dim=3, **sizes)
         values = torch.empty(2, retrievals, 8, 4)

@@ -168,8 +168,8 @@ def test_accuracy_is_that_of_labels(criterion: str, data: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("side", "sentence"),
     [
-        ("src", "the source words of `{}` are others than the model was trained with (number"),
-        ("tgt", "the labels of `{}` are others than the model was trained with (number 4 is `mid`"),
+        ("src", "the source words of the data are others than those that the model was trained"),
+        ("tgt", "the target words of the data are others than those that the model was trained"),
     ],
 )
 def test_dictionaries_of_the_same_size_with_other_words(

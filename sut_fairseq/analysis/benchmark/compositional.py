@@ -13,7 +13,7 @@ from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.report import Report
 from sut_fairseq.analysis.benchmark.steps import Step, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
-from sut_fairseq.modules.attention.compositional import CompositionalAttention, retrieval
+from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
@@ -97,7 +97,7 @@ def steps(
         **{
             f"compositional_{number}": _Whole(
                 CompositionalAttention(
-                    AttentionCore(retrieve=retrieval(number, "shared")),
+                    AttentionCore(),
                     num_searches=shape.num_searches,
                     num_retrievals=number,
                     value_dim=shape.head_dim,

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.interface import Attention, Memory
-from sut_fairseq.modules.attention.retrieve import EveryValue, OwnValues, PairedHeads, Retrieve
+from sut_fairseq.modules.attention.retrieve import EveryValue, OwnValues
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.precision import exact_softmax
@@ -16,18 +16,6 @@ from sut_fairseq.modules.tokens import ActiveTokens
 
 VALUE_SCORES = ("dot-product", "linear")
 VALUE_MATRICES = ("shared", "own")
-
-
-def retrieval(num_retrievals: int, value_matrices: str) -> Retrieve:
-    """The kind of retrieval for the core of compositional attention.
-
-    Args:
-        num_retrievals: R.
-        value_matrices: "shared": all searches read the same R values; "own": each has R of its own.
-    """
-    if num_retrievals == 1:
-        return PairedHeads()  # one value for each weight: torch's fused attention can do it
-    return EveryValue() if value_matrices == "shared" else OwnValues(num_retrievals)
 
 
 class ValueScores(nn.Module):
@@ -119,7 +107,7 @@ class CompositionalAttention(Attention):
     not for each search and retrieval.
 
     Args:
-        core: search and retrieval, the latter as returned by `retrieval`.
+        core: the search; its retrieval is set here.
         embed_dim: size of the attending states and of the result.
         source_dim: size of the states attended to.
         num_searches, head_dim: S, and the size of queries and keys.
@@ -158,7 +146,8 @@ class CompositionalAttention(Attention):
         self.num_heads = num_searches
         self.head_dim = head_dim
         self.value_dim = value_dim
-        num_values = num_retrievals * (num_searches if value_matrices == "own" else 1)
+        own = value_matrices == "own"
+        num_values = num_retrievals * (num_searches if own else 1)
         self.query = xavier_linear(embed_dim, num_searches * head_dim, bias=bias)
         self.key = (
             xavier_linear(source_dim, num_searches * head_dim, bias=bias)
@@ -168,7 +157,8 @@ class CompositionalAttention(Attention):
         self.value = xavier_linear(source_dim, num_values * value_dim, bias=bias)
         self.output = xavier_linear(num_searches * value_dim, embed_dim, bias=bias)
         self.value_scores = None
-        if num_retrievals > 1:
+        if num_retrievals > 1:  # else heads are paired, which torch's fused attention can do
+            core.retrieve = OwnValues(num_retrievals) if own else EveryValue()
             self.value_scores = ValueScores(
                 embed_dim,
                 num_searches,

@@ -99,12 +99,11 @@ class AttentionCore(nn.Module):
             pairing = Pairing(
                 by_row, memory.keys, positions, furthest, memory.padding_mask, of_states
             )
-
-            def show(name: str, values: Tensor) -> None:
-                assert look is not None
-                look(name, arrangement.from_sentences(values.transpose(1, 2)))
-
-            shown = None if look is None else show
+            shown: Look | None = None
+            if look is not None:
+                shown = lambda name, values: look(  # noqa: E731
+                    name, arrangement.from_sentences(values.transpose(1, 2))
+                )
             if isinstance(self.distribution, MovingGaze):
                 weights = self._moving_weights(pairing, tokens, arrangement, memory, shown)
             else:

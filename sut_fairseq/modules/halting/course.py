@@ -81,5 +81,4 @@ class Course(Generic[State]):
 
     def finish(self) -> HaltingStatistics | None:
         """The statistics after the last step; None from a kind that never halts."""
-        self._sums.finish(self.tokens, self.state)
-        return self._sums.statistics()
+        return self._sums.finish(self.tokens, self.state)

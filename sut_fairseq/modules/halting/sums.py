@@ -19,11 +19,8 @@ class Sums:
     def stop(self, tokens: ActiveTokens, state: HaltingState, stopped: Tensor, step: int) -> None:
         """Tokens stop after `step` steps where `stopped` `(num_tokens,)` is True."""
 
-    def finish(self, tokens: ActiveTokens, state: HaltingState) -> None:
-        """The loop ends for these tokens; `state` is the one before their last step."""
-
-    def statistics(self) -> HaltingStatistics | None:
-        """The sums; None if there are none."""
+    def finish(self, tokens: ActiveTokens, state: HaltingState) -> HaltingStatistics | None:
+        """The sums (None if there are none); `state` is the one before these tokens' last step."""
         return None
 
 
@@ -41,7 +38,6 @@ class HaltingSums(Sums):
         self._steps_run: int | Tensor = 0
         self._expected_depth: Tensor | float = 0.0
         self._remainder: Tensor | float = 0.0
-        self._like: Tensor | None = None
 
     def run(self, tokens: ActiveTokens, state: HaltingState) -> None:
         # E[depth] is the sum over steps of the probability of reaching them.
@@ -54,26 +50,22 @@ class HaltingSums(Sums):
         self._expected_depth = self._expected_depth + unused * (self._num_steps - step)
         self._remainder = self._remainder + _sum(tokens, state.remainder * stopped)
 
-    def finish(self, tokens: ActiveTokens, state: HaltingState) -> None:
-        self._remainder = self._remainder + _sum(tokens, state.remainder)
-        self._like = state.remaining
-
-    def statistics(self) -> HaltingStatistics:
+    def finish(self, tokens: ActiveTokens, state: HaltingState) -> HaltingStatistics:
+        like = state.remaining
         return HaltingStatistics(
-            tokens=self._tensor(self._num_tokens),
-            expected_depth=self._tensor(self._expected_depth),
-            steps_run=self._tensor(self._steps_run),
-            steps_possible=self._tensor(self._num_tokens * self._num_steps),
-            remainder=self._tensor(self._remainder),
+            tokens=_tensor(self._num_tokens, like),
+            expected_depth=_tensor(self._expected_depth, like),
+            steps_run=_tensor(self._steps_run, like),
+            steps_possible=_tensor(self._num_tokens * self._num_steps, like),
+            remainder=_tensor(self._remainder + _sum(tokens, state.remainder), like),
         )
 
-    def _tensor(self, number: Tensor | float) -> Tensor:
-        like = self._like
-        assert like is not None, "`finish` comes before `statistics`"
-        # Filling happens on the device; a tensor made from a number would be copied there.
-        if isinstance(number, Tensor):
-            return number.to(like.dtype)
-        return torch.full((), number, dtype=like.dtype, device=like.device)
+
+def _tensor(number: Tensor | float, like: Tensor) -> Tensor:
+    # Filling happens on the device; a tensor made from a number would be copied there.
+    if isinstance(number, Tensor):
+        return number.to(like.dtype)
+    return torch.full((), number, dtype=like.dtype, device=like.device)
 
 
 def _sum(tokens: ActiveTokens, values: Tensor) -> Tensor:

@@ -24,13 +24,11 @@ class AdditiveAttender(ContentAttender):
         self.score = nn.Linear(dim, 1, bias=False)
 
     def keys(self, states: Tensor) -> Tensor:
-        projected: Tensor = self.key(states)
-        return projected
+        return self.key(states)
 
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
         pairs = keys.unsqueeze(1) + self.query(queries).unsqueeze(2)
-        scores: Tensor = self.score(pairs.tanh()).squeeze(-1)
-        return scores
+        return self.score(pairs.tanh()).squeeze(-1)
 
     def num_products(self, width: int, num_keys: int, dim: int) -> int:
         return 0  # key and query are added

@@ -24,8 +24,7 @@ class TransformerXLAttender(ContentAttender):
         self.query = nn.Linear(dim, dim)
 
     def keys(self, states: Tensor) -> Tensor:
-        projected: Tensor = self.key(states)
-        return projected
+        return self.key(states)
 
     def scores(self, queries: Tensor, keys: Tensor, place: int) -> Tensor:
         width, num_keys, dim = queries.shape[1], keys.shape[1], keys.shape[2]
