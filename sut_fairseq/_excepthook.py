@@ -89,13 +89,17 @@ def _input_error(error: BaseException) -> InputError | None:
         return InputError(
             "this model was trained with a task of this package: name it with --task here too."
         )
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
-    if raised_in.partition(".")[0] not in ("fairseq", "fairseq_cli"):
+    if raised_in(error).partition(".")[0] not in ("fairseq", "fairseq_cli"):
         return None
     if isinstance(error, FloatingPointError):
         return divergence(str(error))
     context = error.__context__
     return context if isinstance(context, InputError) else None
+
+
+def raised_in(error: BaseException) -> str:
+    """The module that raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -30,11 +30,8 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        if path.suffix == ".gz":
-            stream = gzip.open(path, "rt", encoding="utf-8", newline="\n")  # noqa: SIM115
-        else:
-            stream = open(path, encoding="utf-8", newline="\n")  # noqa: SIM115
-        with stream:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8", newline="\n") as stream:
             while line := stream.readline(LONGEST):
                 if len(line) == LONGEST:
                     raise InputError(

@@ -5,7 +5,6 @@ Neither can hold code, and other programs read both.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
@@ -16,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from sut_data.text.pairs import checksum
 from sut_fairseq.checkpoints.integrity import DamagedCheckpointError
 from sut_fairseq.checkpoints.writing import shared_memory
 from sut_fairseq.errors import InputError
@@ -66,7 +66,7 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
         ) from error
     document: dict[str, Any] = {
         "format": _FORMAT,
-        "sha256": _digest(path),
+        "sha256": checksum(path),
         "parameters": list(state["model"]),
         "shared": {key: leader for key, leader in leaders.items() if key != leader},
     }
@@ -96,7 +96,7 @@ def read_exported(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"There is no file `{path}`; check its path.")
     document = _read_config(path.parent / CONFIG)
-    if not lazy and _digest(path) != document["sha256"]:
+    if not lazy and checksum(path) != document["sha256"]:
         raise DamagedCheckpointError(
             f"`{path}` is damaged: its checksum is not the one in {CONFIG}, so copy both files "
             "again or export the model again."
@@ -151,11 +151,6 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{_FORMAT}: install a newer sut_fairseq."
         )
     return document
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sut_fairseq._excepthook import raised_in
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
@@ -32,7 +33,7 @@ def explained(error: Exception, model: Any) -> InputError | None:
             f"the checkpoint was trained with another --{kind[1].lower()}: {_REPEAT}, or give "
             "--reset-optimizer."
         )
-    if _raised_in(error).startswith("fairseq.optim.lr_scheduler."):
+    if raised_in(error).startswith("fairseq.optim.lr_scheduler."):
         return InputError(
             f"the checkpoint was trained with another --lr-scheduler: {_REPEAT}, or give "
             "--reset-lr-scheduler."
@@ -60,11 +61,3 @@ def _why(error: Exception, path: str, model: Any) -> str:
         return ", ".join(differing[:_SHOWN])
     lines = [line.strip() for line in str(error.__context__).splitlines() if line.strip()]
     return (lines[1] if len(lines) > 1 else "its parameters differ").rstrip(".")
-
-
-def _raised_in(error: Exception) -> str:
-    """The module that raised an error."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

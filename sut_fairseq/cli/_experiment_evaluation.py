@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
 from sut_fairseq.cli._command import add_user_dir, load_checkpoint
 from sut_fairseq.cli._experiment_runs import each_of
+from sut_fairseq.cli._experiment_training import clock
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records, results
 from sut_fairseq.experiments.commands import USER_DIR
-from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked, Evaluated
+from sut_fairseq.experiments.evaluating import SCORE, THRESHOLDS, Asked
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.published import published
 from sut_fairseq.experiments.records import Record
@@ -218,15 +218,7 @@ def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> 
     for row in rows:
         number = f", published {paper[row['group']]:g}" if row["group"] in paper else ""
         print(f"{row['group']}: {row['sentences']} sets, {row['absolute_error']}{number}")
-    evaluated = Evaluated(
-        asked=asked,
-        data=record.data,
-        measure="mean absolute error",
-        rows=rows,
-        code=provenance.describe_code(),
-        when=begun,
-    )
-    evaluating.write(run, asked.name(), evaluated)
+    evaluating.keep_rows(run, asked, record.data, "mean absolute error", rows, begun)
 
 
 def _translate(
@@ -251,12 +243,7 @@ def _translate(
     out: Path | None = arguments.out
     if out is None and other_data:  # beside the results on the run's own data
         out = checkpoints / f"evaluation-{options.name()}-{data.name}"
-    start = time.monotonic()
-
-    def say(sentence: str) -> None:
-        print(f"[{time.monotonic() - start:4.0f} s] {sentence}", flush=True)
-
-    return translation.evaluate(data, checkpoints, out, options, say)
+    return translation.evaluate(data, checkpoints, out, options, clock())
 
 
 def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, data: Data) -> None:
@@ -280,13 +267,4 @@ def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, 
         {"group": name, "percent": str(document["scores"][key])}
         for name, key in translation.SCORES.items()
     ]
-    evaluated = Evaluated(
-        asked=asked,
-        data=data,
-        added=provenance.added_set(Path(data.folder), asked.subset),
-        measure="BLEU and chrF",
-        rows=rows,
-        code=provenance.describe_code(),
-        when=begun,
-    )
-    evaluating.write(run, asked.name(), evaluated)
+    evaluating.keep_rows(run, asked, data, "BLEU and chrF", rows, begun)

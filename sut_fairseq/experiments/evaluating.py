@@ -253,12 +253,18 @@ def keep(run: Path, record: Record, experiment: Experiment, asked: Asked, when: 
     """Write the file of an evaluation, begun at `when`, from the rows that `sut-evaluate` wrote."""
     with open(run / f"{asked.name()}.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    data = data_of(record, asked.data)
+    keep_rows(run, asked, data_of(record, asked.data), _measure_of_groups(experiment), rows, when)
+
+
+def keep_rows(
+    run: Path, asked: Asked, data: Data, measure: str, rows: list[dict[str, str]], when: str
+) -> None:
+    """Write the file of an evaluation, begun at `when`; the arguments are attributes of it."""
     evaluated = Evaluated(
         asked=asked,
         data=data,
-        added=provenance.added_set(Path(data.folder), asked.subset),
-        measure=_measure_of_groups(experiment),
+        added=provenance.added_set(Path(data.folder), asked.subset) if data.folder else "",
+        measure=measure,
         rows=rows,
         code=provenance.describe_code(),
         when=when,

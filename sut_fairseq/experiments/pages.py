@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sut_data.files import written_whole
+from sut_data.tables import counted
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import grid_results, report
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
@@ -19,7 +20,7 @@ from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, is_ours, known, read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group
-from sut_fairseq.experiments.schema import MEASURES, Experiment, less_is_better, shown
+from sut_fairseq.experiments.schema import MEASURES, Experiment, less_is_better
 from sut_fairseq.experiments.summaries import Table, tables, write_cells
 
 INDEX = "index.md"
@@ -172,19 +173,17 @@ def _claim(found: Found, present: Sequence[str]) -> tuple[str, ...]:
     bar = f"(bar {sign} {claim.bar:g})"
     if row is None:
         return link, what, paper, bar, found.verdict.value, "", claim.budget, ""
-    deviation = "" if row.deviation is None else f" ± {shown(claim.measure, row.deviation)}"
     record = found.groups[0].first
-    seeds = len(row.results)
     commands = ", ".join(f"`{report.called(group, row.results)}`" for group in found.groups)
     return (
         link,
         what,
         paper,
-        f"{shown(claim.measure, row.mean)}{deviation} {bar}",
+        f"{row} {bar}",
         found.verdict.value,
         _size(experiment, record),
         claim.budget,
-        f"{seeds} seed{'s' if seeds > 1 else ''}: {commands}",
+        f"{counted(len(row.results), 'seed')}: {commands}",
     )
 
 

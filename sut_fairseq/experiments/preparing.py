@@ -15,7 +15,7 @@ from sut_data.interrupts import uninterrupted
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.commands import split_line
 from sut_fairseq.experiments.schema import Experiment
-from sut_fairseq.experiments.typed import nearest
+from sut_fairseq.experiments.settings import check_name
 
 FOLDER = Path("data-bin")
 PROGRAM = (sys.executable, "-m", "sut_data")  # `sut-prepare`, of this environment
@@ -34,11 +34,7 @@ def split_of(experiment: Experiment, split: str | None) -> str:
         )
     if split is None:
         return next(iter(splits))
-    if split not in splits:
-        raise InputError(
-            f"{experiment.name} has the splits {', '.join(splits)}, not `{split}`"
-            f"{nearest(split, splits)}."
-        )
+    check_name(f"{experiment.name} has the splits", split, splits)
     return split
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from types import TracebackType
 
 from tqdm import tqdm
 
@@ -31,12 +30,7 @@ class Progress:
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     def read(self, line: str) -> None:

@@ -17,13 +17,12 @@ from typing import Any
 import torch
 
 from sut_data.folders.binarise import LOG
-from sut_data.folders.prepared import check_stamp, set_of, without_added
+from sut_data.folders.prepared import STAMP, check_stamp, set_of, without_added
 from sut_data.text.treatment import Counts
 from sut_fairseq._machine import processor
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_json
 
-_STAMP = "prepared.json"
 _ADVERTISEMENT = (
     b"INFO:fairseq.tasks.text_to_speech:Please install tensorboardX: pip install tensorboardX\n"
 )
@@ -93,7 +92,7 @@ def stamp_of(data: Path) -> dict[str, Any]:
     Raises:
         InputError: if it is damaged.
     """
-    path = data / _STAMP
+    path = data / STAMP
     stamp = read_json(path) if path.is_file() else {}
     if not isinstance(stamp, dict):
         return {}

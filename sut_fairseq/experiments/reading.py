@@ -13,14 +13,11 @@ from sut_fairseq.experiments.schema import (
     MEASURES,
     SUMMARISED,
     Ablation,
-    Claim,
     Document,
     Evaluation,
     Experiment,
-    Published,
     Size,
     Stage,
-    Summary,
 )
 from sut_fairseq.experiments.typed import Place, build, nearest, read_yaml
 
@@ -153,13 +150,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
                         f"{place / key / name}: there is no model `{model}`"
                         f"{nearest(model, models)}."
                     )
-    splits = [*last("prepare", {}), *last("generate", {})]
-    if last("prepare", {}) and last("generate", {}):
-        raise InputError(f"{place} has both `prepare` and `generate`: its data are either.")
-    evaluation: Evaluation = last("evaluation", Evaluation())
-    check_choice(f"{place / 'evaluation' / 'kind'}", evaluation.kind, KINDS)
-    check_choice(f"{place / 'evaluation' / 'checkpoint'}", evaluation.checkpoint, CHECKPOINTS)
-    return Experiment(
+    experiment = Experiment(
         name=str(path.resolve().relative_to(FOLDER).with_suffix(""))
         if is_ours(path)
         else path.stem,
@@ -178,11 +169,13 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         sizes=sizes,
         ablations=ablations,
         metric=last("metric"),
-        evaluation=evaluation,
-        published=_check_published(last("published", []), models, place),
-        summaries=_check_summaries(last("summaries", []), models, splits, sizes, place),
-        claims=_check_claims(last("claims", []), models, place),
+        evaluation=last("evaluation", Evaluation()),
+        published=last("published", []),
+        summaries=last("summaries", []),
+        claims=last("claims", []),
     )
+    _check(experiment, place)
+    return experiment
 
 
 def _inherit(
@@ -196,7 +189,7 @@ def _inherit(
     size = sizes[name]
     if size.like is None:
         return size
-    check_choice(f"{place / name / 'like'}", size.like, tuple(sizes))
+    check_choice(f"{place / name / 'like'}", size.like, sizes)
     below = (*below, name)
     if size.like in below:
         raise InputError(f"{place}: a size is like itself: {' -> '.join((*below, size.like))}.")
@@ -223,56 +216,35 @@ def _check_stages(place: Place, stages: Sequence[Stage]) -> None:
             )
 
 
-def _check_summaries(
-    summaries: list[Summary],
-    models: dict[str, str],
-    splits: list[str],
-    sizes: dict[str, Size],
-    place: Place,
-) -> list[Summary]:
-    """Refuse unknown models, splits, sizes and measures.
+def _check(experiment: Experiment, place: Place) -> None:
+    """Refuse unknown names, and titles of summaries that are not unique.
 
     Raises:
         InputError: listing the known ones.
     """
-    names = [summary.name for summary in summaries]
-    for summary in summaries:
+    if experiment.prepare and experiment.generate:
+        raise InputError(f"{place} has both `prepare` and `generate`: its data are either.")
+    models = experiment.models
+    evaluation = place / "evaluation"
+    check_choice(f"{evaluation / 'kind'}", experiment.evaluation.kind, KINDS)
+    check_choice(f"{evaluation / 'checkpoint'}", experiment.evaluation.checkpoint, CHECKPOINTS)
+    for table in experiment.published:
+        for model in table.numbers:
+            check_choice(f"{place / 'published'}: {table.table}: model", model, models)
+    names = [summary.name for summary in experiment.summaries]
+    for summary in experiment.summaries:
         at = f"{place / 'summaries'}: {summary.title}"
         apart = names.count(summary.name) == 1 and summary.name not in _PICTURES
         check(apart, f"{at}: title", "unlike those of other pictures and tables", summary.title)
         check(bool(summary.splits), f"{at}: splits", "at least one", "none")
-        check_choice(f"{at}: measure", summary.measure, tuple(SUMMARISED))
+        check_choice(f"{at}: measure", summary.measure, SUMMARISED)
         for one in summary.models or ():
-            check_choice(f"{at}: model", one, tuple(models))
+            check_choice(f"{at}: model", one, models)
         for one in summary.splits:
-            check_choice(f"{at}: split", one, tuple(splits))
+            check_choice(f"{at}: split", one, experiment.splits)
         if summary.size is not None:
-            check_choice(f"{at}: size", summary.size, tuple(sizes))
-    return summaries
-
-
-def _check_published(
-    tables: list[Published], models: dict[str, str], place: Place
-) -> list[Published]:
-    """Refuse unknown models.
-
-    Raises:
-        InputError: listing the known ones.
-    """
-    for table in tables:
-        for model in table.numbers:
-            check_choice(f"{place / 'published'}: {table.table}: model", model, tuple(models))
-    return tables
-
-
-def _check_claims(claims: list[Claim], models: dict[str, str], place: Place) -> list[Claim]:
-    """Refuse unknown models and measures.
-
-    Raises:
-        InputError: listing the known ones.
-    """
-    for claim in claims:
+            check_choice(f"{at}: size", summary.size, experiment.sizes)
+    for claim in experiment.claims:
         at = f"{place / 'claims'}: {claim.shows}"
-        check_choice(f"{at}: measure", claim.measure, tuple(MEASURES))
-        check_choice(f"{at}: model", claim.model, tuple(models))
-    return claims
+        check_choice(f"{at}: measure", claim.measure, MEASURES)
+        check_choice(f"{at}: model", claim.model, models)

@@ -95,10 +95,7 @@ def summary_section(table: Table) -> str:
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
-    deviation = "" if row.deviation is None else f" ± {shown(row.measure, row.deviation)}"
-    return f"{shown(row.measure, row.mean)}{deviation}" + (
-        "" if row.paper is None else f" ({row.paper:g})"
-    )
+    return str(row) if row.paper is None else f"{row} ({row.paper:g})"
 
 
 def _section(group: Group) -> str:

@@ -45,6 +45,10 @@ class Row:
     results: dict[int, float]
     paper: float | None
 
+    def __str__(self) -> str:
+        deviation = "" if self.deviation is None else f" ± {shown(self.measure, self.deviation)}"
+        return shown(self.measure, self.mean) + deviation
+
     @property
     def mean(self) -> float:
         """Mean over all seeds."""
@@ -115,10 +119,12 @@ class Group:
             return not asked.plain, asked.subset != usual, groups, asked.search
 
         evaluations = [
-            (replace(self, runs={run: self.runs[run] for run in of_run}), list(of_run.values()))
+            Evaluations(
+                replace(self, runs={run: self.runs[run] for run in of_run}), [*of_run.values()]
+            )
             for of_run in found.values()
         ]
-        return sorted((Evaluations(*one) for one in evaluations), key=rank)
+        return sorted(evaluations, key=rank)
 
     def sweeps(self) -> list[Evaluations]:
         """The evaluations that are sweeps over halting thresholds."""

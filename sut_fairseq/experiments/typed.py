@@ -26,7 +26,6 @@ _NAMES = {
     bool: "true or false",
     list: "a list",
     dict: "a mapping",
-    type(None): "nothing",
 }
 
 
@@ -119,56 +118,42 @@ def build(kind: type[T], value: Any, place: Place) -> T:
 
 
 def _convert(kind: Any, value: Any, place: Place) -> Any:
-    origin = get_origin(kind)
-    if origin in (types.UnionType,):
-        return _one_of(get_args(kind), value, place)
+    kinds = get_args(kind) if get_origin(kind) is types.UnionType else (kind,)
+    kind = next((one for one in kinds if _fits(one, value)), None)
+    if kind is None:
+        allowed = ", ".join(_NAMES[_plain(one)] for one in kinds if one is not types.NoneType)
+        raise InputError(f"{place} must be {allowed}, but is {value!r} instead.")
+    plain = _plain(kind)
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, value, place)
-    if origin is dict:
-        _check_type(isinstance(value, dict), dict, value, place)
+    if plain is dict:
         return {
             _key(key, place / key): _convert(get_args(kind)[1], item, place / key)
             for key, item in value.items()
         }
-    if origin is list:
+    if plain is list:
         # A single text stands for a list of one item.
         values = [value] if isinstance(value, str) else value
-        _check_type(isinstance(values, list), list, value, place)
         return [_convert(get_args(kind)[0], item, place / n) for n, item in enumerate(values)]
-    if kind is float:
-        _check_type(
-            isinstance(value, (int, float)) and not isinstance(value, bool), float, value, place
-        )
+    if plain is float:
         return float(value)
-    if kind is int:
-        _check_type(isinstance(value, int) and not isinstance(value, bool), int, value, place)
-    else:
-        _check_type(isinstance(value, kind), kind, value, place)
-    return value.strip() if kind is str else value
+    return value.strip() if plain is str else value
 
 
-def _one_of(kinds: tuple[Any, ...], value: Any, place: Place) -> Any:
-    """Convert a value to the first type that fits; if none does, say what is allowed."""
-    for kind in kinds:
-        plain = get_origin(kind) or kind
-        fits = isinstance(value, plain) if isinstance(plain, type) else False
-        if dataclasses.is_dataclass(kind):
-            fits = isinstance(value, dict)
-        if plain is list and isinstance(value, str):
-            fits = True
-        if plain is float and type(value) is int and int not in kinds:
-            fits = True
-        if plain in (int, float) and isinstance(value, bool):
-            fits = False
-        if fits:
-            return _convert(kind, value, place)
-    names = [_NAMES.get(get_origin(kind) or kind, "a mapping") for kind in kinds]
-    allowed = ", ".join(name for name in names if name != "nothing")
-    raise InputError(f"{place} must be {allowed}, but is {value!r} instead.")
+def _plain(kind: Any) -> Any:
+    """The type that YAML's parser returns for a type."""
+    return dict if dataclasses.is_dataclass(kind) else get_origin(kind) or kind
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a value can become one of a type, whatever is inside it."""
+    plain = _plain(kind)
+    if isinstance(value, bool):  # Python counts it as a whole number
+        return plain is bool
+    return isinstance(value, {float: (float, int), list: (list, str)}.get(plain, plain))
 
 
 def _dataclass(kind: Any, value: Any, place: Place) -> Any:
-    _check_type(isinstance(value, dict), dict, value, place)
     fields = {one.name: one for one in dataclasses.fields(kind)}
     for key in value:
         if key not in fields:
@@ -188,8 +173,3 @@ def _key(key: Any, place: Place) -> str:
     if isinstance(key, bool) or not isinstance(key, (str, int, float)):
         raise InputError(f"{place}: YAML reads this key as {key!r}; put it into quotes.")
     return str(key)
-
-
-def _check_type(fits: bool, kind: Any, value: Any, place: Place) -> None:
-    if not fits:
-        raise InputError(f"{place} must be {_NAMES[kind]}, but is {value!r} instead.")

@@ -14,16 +14,8 @@ from sut_data.text.treatment import Counts
 from sut_data.waiting import waiting
 
 LOG = "fairseq-preprocess.log"
-_WIDTHS = {
-    1: 1,
-    2: 1,
-    3: 2,
-    4: 4,
-    5: 8,
-    8: 2,
-    9: 4,
-    10: 8,
-}  # bytes per number, by fairseq's code of the type
+# Bytes per number, by fairseq's code of the type.
+_WIDTHS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8}
 
 
 def binarise(
@@ -90,27 +82,18 @@ def name_test_sets(folder: Path, tests: list[str]) -> None:
         path.rename(folder / name)
 
 
-def binarised_length(index: Path) -> int:
-    """Read the number of rows from the header of a fairseq `.idx` file (memory-mapped kind).
-
-    Raises:
-        InputError: if the file is absent or of another kind.
-    """
-    return _header(index)[0]
-
-
 def binarised_symbols(data: Path) -> int:
     """Count the symbols in a fairseq `.bin` file, the end symbol of each row included.
 
     Raises:
-        InputError: as `binarised_length`, of the `.idx` file beside it.
+        InputError: if the `.idx` file beside it is absent or not memory-mapped.
     """
     _, width = _header(data.with_suffix(".idx"))
     return data.stat().st_size // width
 
 
 def _header(index: Path) -> tuple[int, int]:
-    """Number of rows, and bytes per symbol."""
+    """Number of rows, and bytes per symbol, of a fairseq `.idx` file."""
     header = struct.Struct("<9sQBQ")  # magic, version, code of the number type, rows
     try:
         with open(index, "rb") as stream:
@@ -130,7 +113,7 @@ def check_binarised(folder: Path, counts: dict[str, Counts]) -> None:
     """
     for split, row in counts.items():
         for side in SIDES:
-            rows = binarised_length(folder / f"{split}.src-tgt.{side}.idx")
+            rows, _ = _header(folder / f"{split}.src-tgt.{side}.idx")
             if rows != row.pairs:
                 raise InputError(
                     f"fairseq-preprocess wrote {rows} sentences for {split}.{side}, but the text "

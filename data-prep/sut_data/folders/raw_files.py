@@ -25,11 +25,11 @@ def downloads() -> Path:
     return (checkout() or Path.cwd()) / "data-bin" / "downloads"
 
 
-def find(folder: Path, name: str) -> Path:
-    """Return the path of a raw file, plain or `.gz`, in a folder or one of its subfolders.
+def look_for(folder: Path, name: str) -> Path | None:
+    """Return the path of a raw file, plain or `.gz`, in a folder or one of its subfolders, if any.
 
     Raises:
-        InputError: if it is in none of them.
+        InputError: if it is not a folder.
     """
     if not folder.is_dir():
         raise InputError(f"--raw {folder} is not a folder: give the one that holds {name}.")
@@ -37,6 +37,17 @@ def find(folder: Path, name: str) -> Path:
         for candidate in (place / name, place / f"{name}.gz"):
             if candidate.is_file():
                 return candidate
+    return None
+
+
+def find(folder: Path, name: str) -> Path:
+    """Return what `look_for` finds.
+
+    Raises:
+        InputError: if it finds nothing.
+    """
+    if (found := look_for(folder, name)) is not None:
+        return found
     raise InputError(
         f"--raw {folder} has neither {name} nor {name}.gz: give the folder that holds the files."
     )

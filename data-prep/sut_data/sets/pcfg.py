@@ -102,7 +102,7 @@ HELD_OUT_PAIRS = (  # of the systematicity split
 
 def original(function: str) -> str:
     """Return a function's name without the suffix of its synonym."""
-    return function[: -len("_twin")] if function.endswith("_twin") else function
+    return function.removesuffix("_twin")
 
 
 def is_function(word: str) -> bool:

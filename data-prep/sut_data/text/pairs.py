@@ -41,11 +41,8 @@ class Inputs(NamedTuple):
 
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file as hexadecimal digits."""
-    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_files(inputs: Inputs, further: str = "--also") -> None:

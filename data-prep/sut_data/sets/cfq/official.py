@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import operator
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, TextIO
 
 from sut_data.errors import InputError
 from sut_data.folders.archives import files_of, unpacking
-from sut_data.folders.raw_files import obtain
+from sut_data.folders.raw_files import find, look_for, obtain
 
 ADDRESS = "https://storage.googleapis.com/cfq_dataset/"
 ARCHIVE = "cfq1.1.tar.gz"
@@ -39,11 +38,9 @@ def find_official(raw: Path, split: str) -> Path:
     Raises:
         InputError: if there is neither.
     """
-    if not raw.is_dir():
-        raise InputError(f"--raw {raw} is not a folder: give the one that holds CFQ.")
-    for folder in (raw, *sorted(child for child in raw.iterdir() if child.is_dir())):
-        if (folder / DATASET).is_file() or (folder / f"{DATASET}.gz").is_file():
-            return folder
+    dataset = look_for(raw, DATASET)
+    if dataset is not None:
+        return dataset.parent
     for archive in sorted(raw.glob("cfq*.tar.gz")):
         return archive
     raise InputError(
@@ -53,12 +50,10 @@ def find_official(raw: Path, split: str) -> Path:
 
 
 def official_files(place: Path, split: str) -> list[Path]:
-    """Return the existing files of a split: the archive, or two in a folder."""
+    """Return the files of a split: the archive, or two in a folder."""
     if not place.is_dir():
         return [place]
-    names = (DATASET, split_file(split))
-    paths = [place / f"{name}{suffix}" for name in names for suffix in ("", ".gz")]
-    return [path for path in paths if path.is_file()]
+    return [find(place, name) for name in (DATASET, split_file(split))]
 
 
 def split_file(split: str) -> str:
@@ -73,33 +68,22 @@ def open_text(place: Path, name: str) -> Iterator[TextIO]:
     Raises:
         InputError: if it is absent or damaged.
     """
+    path = find(place, name) if place.is_dir() else place
     try:
-        if place.is_dir():
-            path = place / name
-            if path.is_file():
-                stream: Any = open(path, "rb")  # noqa: SIM115
-            elif path.with_name(path.name + ".gz").is_file():
-                stream = gzip.open(path.with_name(path.name + ".gz"))  # noqa: SIM115
-            else:
-                raise InputError(f"{place} has neither {name} nor {name}.gz.")
-            with stream, io.TextIOWrapper(stream, encoding="utf-8") as text:
-                yield text
-        else:
-            with unpacking(place):
-                found = False
-                for _, file in files_of(place, [name]):
-                    if not found:
-                        with io.TextIOWrapper(file, encoding="utf-8") as text:
-                            yield text
-                    found = True
-            if not found:
-                raise InputError(f"{place} holds no {name}: it is not the published archive.")
+        with unpacking(path):
+            if place.is_dir():
+                with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as plain:
+                    yield io.TextIOWrapper(plain, encoding="utf-8")
+                return
+            found = False
+            for _, file in files_of(place, [name]):
+                if not found:
+                    yield io.TextIOWrapper(file, encoding="utf-8")
+                found = True
     except UnicodeDecodeError as error:
         raise InputError(f"{name} in {place} is not UTF-8 text: fetch it again.") from error
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise InputError(
-            f"{name} in {place} cannot be unpacked ({error}): fetch it again."
-        ) from error
+    if not found:
+        raise InputError(f"{place} holds no {name}: it is not the published archive.")
 
 
 def read_array(stream: TextIO, what: str) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
+from statistics import median
 from typing import NamedTuple
 
 from sut_data.errors import InputError
@@ -19,7 +20,7 @@ from sut_data.text.chunks import cores, ordered_map
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
     "[MAX": max,
-    "[MED": lambda values: floored_median(values),
+    "[MED": lambda values: int(median(values)),  # rounded down between two values
     "[SM": lambda values: sum(values) % 10,
     "[FIRST": lambda values: values[0],
     "[LAST": lambda values: values[-1],
@@ -36,13 +37,6 @@ LRA_OPERATOR_PROBABILITY = 0.25  # called VALUE_P in its program
 
 ATTEMPTS = 1000  # in a piece of work; about a third are long enough
 PATIENCE = 50  # pieces of work without a new expression
-
-
-def floored_median(values: list[int]) -> int:
-    """Return the median, rounded down where it lies between two values."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
 
 
 def evaluate(expression: str) -> tuple[int, int]:

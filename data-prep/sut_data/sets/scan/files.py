@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sut_data.errors import InputError
 from sut_data.files import read_lines
-from sut_data.folders.raw_files import find
+from sut_data.folders.raw_files import find, look_for
 from sut_data.kit.examples import Example, Parts
 from sut_data.sets.scan.grammar import interpret
 from sut_data.sets.scan.splits import PUBLISHED_SIZES
@@ -89,18 +89,16 @@ class Published:
             self.files = [find(folder, f"tasks_{side}_{split}.txt") for side in ("train", "test")]
             self.read = lambda: dict(zip(("train", "test"), map(read_pairs, self.files)))
             return
-        written_out = _find_any(folder, [f"tasks_train_{split}.txt"])
+        written_out = look_for(folder, f"tasks_train_{split}.txt")
         if written_out is not None:
-            validation = _find_any(
-                folder, [f"tasks_{name}_{split}.txt" for name in VALIDATION_NAMES]
-            )
+            validation = (look_for(folder, f"tasks_{n}_{split}.txt") for n in VALIDATION_NAMES)
             parts = {"train": written_out, "test": find(folder, f"tasks_test_{split}.txt")}
-            if validation is not None:
-                parts["valid"] = validation
+            if found := next(filter(None, validation), None):
+                parts["valid"] = found
             self.files = [*parts.values()]
             self.read = lambda: {part: read_pairs(path) for part, path in parts.items()}
         else:
-            indices = _find_any(folder, [f"{split}.json"])
+            indices = look_for(folder, f"{split}.json")
             if indices is None:
                 raise InputError(
                     f"--raw {folder} has neither {split}.json (with {ALL_TASKS}) nor "
@@ -109,17 +107,6 @@ class Published:
             tasks = find(folder, ALL_TASKS)
             self.files = [tasks, indices]
             self.read = lambda: select(read_pairs(tasks), read_indices(indices))
-
-
-def _find_any(folder: Path, names: list[str]) -> Path | None:
-    """Return the first of several files that `find` finds; None if it finds none."""
-    for name in names:
-        try:
-            return find(folder, name)
-        except InputError:
-            if not folder.is_dir():
-                raise
-    return None
 
 
 def read_indices(path: Path) -> dict[str, list[int]]:
