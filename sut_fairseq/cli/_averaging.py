@@ -61,7 +61,7 @@ class ParameterAverage:
         """Add one checkpoint's tensors; `path` is for error messages.
 
         Raises:
-            ValueError: the tensors differ from the earlier ones in name, shape, type or shared
+            InputError: the tensors differ from the earlier ones in name, shape, type or shared
                 memory, one of them is not all finite, or the words differ.
         """
         tensors, words = split_words(tensors)
@@ -128,7 +128,7 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
         the new checkpoint, and the keys of integer tensors that differed.
 
     Raises:
-        ValueError: they are not of the same model.
+        InputError: they are not of the same model.
     """
     ordered = sorted(infos, key=lambda info: info.updates)
     _check_same_arch(ordered)

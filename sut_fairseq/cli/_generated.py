@@ -20,7 +20,7 @@ def read_generated(path: str | Path, expected: int) -> list[tuple[str, str]]:
         expected: number of sentences in the data set.
 
     Raises:
-        ValueError: the output is incomplete, ambiguous, not of this data set, or not UTF-8.
+        InputError: the output is incomplete, ambiguous, not of this data set, or not UTF-8.
         OSError: the file cannot be read.
     """
     try:
@@ -49,7 +49,7 @@ def read_pairs(lines: Iterable[str]) -> dict[int, tuple[str, str]]:
         sentence number -> (reference, hypothesis).
 
     Raises:
-        ValueError: no sentences, two references, or a reference or hypothesis without the other.
+        InputError: no sentences, two references, or a reference or hypothesis without the other.
     """
     texts: dict[str, dict[int, str]] = {"T": {}, "H": {}, "D": {}}
     for line in lines:
@@ -78,7 +78,7 @@ def find_languages(
     """Source and target language of a binarised folder, from its file names where not given.
 
     Raises:
-        ValueError: the folder does not exist.
+        InputError: the folder does not exist.
     """
     from fairseq.data import data_utils
 
@@ -102,7 +102,7 @@ def count_sentences(
         source_lang, target_lang: languages; taken from the file names when not given.
 
     Raises:
-        ValueError: the folder or the subset does not exist, or its index is damaged.
+        InputError: the folder or the subset does not exist, or its index is damaged.
     """
     from fairseq.data import indexed_dataset
 

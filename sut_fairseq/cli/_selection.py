@@ -89,7 +89,7 @@ def find_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder that carry one of fairseq-train's names, in order of `_NAMES`.
 
     Raises:
-        ValueError: `folder` does not exist or has no checkpoint.
+        InputError: `folder` does not exist or has no checkpoint.
     """
     if not folder.is_dir():
         raise InputError(f"There is no folder `{folder}`; give a fairseq-train --save-dir.")
@@ -129,7 +129,7 @@ def choose_best(
         the chosen ones, and the files passed over because they have no (finite) value.
 
     Raises:
-        ValueError: fewer than `count` have a value, or with `or_fewer` none.
+        InputError: fewer than `count` have a value, or with `or_fewer` none.
     """
     usable: list[tuple[float, CheckpointInfo]] = []
     unusable: list[Path] = []
@@ -158,7 +158,7 @@ def with_metric(
         log: training log to take the values from; without it, `metric` must be the stored one.
 
     Raises:
-        ValueError: a checkpoint stores another metric, or the log does not have it.
+        InputError: a checkpoint stores another metric, or the log does not have it.
     """
     metric = metric or infos[0].metric
     if log is not None:
@@ -181,7 +181,7 @@ def read_validation_log(path: Path, metric: str, subset: str = "valid") -> dict[
         number of updates -> value; the last one wins where a resumed run validated again.
 
     Raises:
-        ValueError: the log has no such values.
+        InputError: the log has no such values.
     """
     values: dict[int, float] = {}
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -79,7 +79,7 @@ def average(arguments: argparse.Namespace) -> Report:
     """Select checkpoints, average them and write the result, as the command line says.
 
     Raises:
-        ValueError: bad input; nothing is written then.
+        InputError: bad input; nothing is written then.
     """
     output = Path(arguments.output)
     if arguments.folder is None:

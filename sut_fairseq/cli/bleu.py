@@ -120,7 +120,7 @@ def score_translations(
         side: joins and detokenises the target language.
 
     Raises:
-        ValueError: the references of `pairs` are not the prepared ones.
+        InputError: the references of `pairs` are not the prepared ones.
     """
     references = [side.join(line) for line in prepared]
     hypotheses = [hypothesis for _, hypothesis in pairs]
@@ -170,7 +170,7 @@ def score_file(
         source_lang, target_lang: languages; from the file names when not given.
 
     Raises:
-        ValueError: the output is incomplete or of other data, or the folder has no text.
+        InputError: the output is incomplete or of other data, or the folder has no text.
     """
     expected = count_sentences(data, subset, source_lang, target_lang)
     _, target = find_languages(data, source_lang, target_lang)

@@ -63,7 +63,7 @@ class ModelFiles:
         """How source and target are tokenised; as words between spaces if no file says it.
 
         Raises:
-            ValueError: the file that says it is damaged.
+            InputError: the file that says it is damaged.
         """
         return load_direction(self.folder, self.source_lang, self.target_lang)
 
@@ -86,7 +86,7 @@ def find_model(
         source_lang, target_lang: its languages.
 
     Raises:
-        ValueError: there is no checkpoint, or there are no dictionaries for it.
+        InputError: there is no checkpoint, or there are no dictionaries for it.
     """
     named = isinstance(path, (str, PathLike))
     check(named, "path", "the path of a checkpoint or of its folder", repr(path))
@@ -130,7 +130,7 @@ def find_checkpoint(path: Path) -> Path:
     The folder of a run of `sut-experiment` has its checkpoints in `checkpoints`.
 
     Raises:
-        ValueError: there is none, or there are several and none is exported, the best or the last.
+        InputError: there is none, or there are several and none is exported, the best or the last.
     """
     if not path.is_dir():
         return path  # `load_checkpoint` reports what is wrong with it

@@ -49,7 +49,7 @@ class Pretrained(BaseFairseqModel):
             fairseq's `GeneratorHubInterface`.
 
         Raises:
-            ValueError: there is no such folder, or a checkpoint is damaged or could run code.
+            InputError: there is no such folder, or a checkpoint is damaged or could run code.
         """
         folder = Path(model_name_or_path)
         check(folder.is_dir(), "model_name_or_path", "the folder of the checkpoint", folder)

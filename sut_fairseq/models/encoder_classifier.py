@@ -79,7 +79,7 @@ class EncoderClassifier(Classifier):
         """Build the model that the options describe.
 
         Raises:
-            ValueError: if an option has a value that is not allowed.
+            InputError: if an option has a value that is not allowed.
         """
         prepare_process()
         cfg = complete(EncoderClassifierConfig, cfg)

@@ -103,7 +103,7 @@ class RecurrentClassifier(Classifier):
         """Build the model that the options describe.
 
         Raises:
-            ValueError: if an option has a value that is not allowed.
+            InputError: if an option has a value that is not allowed.
         """
         prepare_process()
         cfg = complete(RecurrentClassifierConfig, cfg)
@@ -137,7 +137,7 @@ class RecurrentClassifier(Classifier):
             scores `(batch, num_labels)` and an empty dictionary.
 
         Raises:
-            ValueError: if a sentence has nothing to read.
+            InputError: if a sentence has nothing to read.
         """
         check_precision(self.embedding.weight)
         words = Words.of(src_tokens, self.unread)

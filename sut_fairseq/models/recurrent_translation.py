@@ -80,7 +80,7 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
         """Build the model that the options describe.
 
         Raises:
-            ValueError: if an option has a value that is not allowed.
+            InputError: if an option has a value that is not allowed.
         """
         prepare_process()
         check_translates(task)

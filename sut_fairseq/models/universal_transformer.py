@@ -217,7 +217,7 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
         """Build the model that the options describe.
 
         Raises:
-            ValueError: if an option has a value that is not allowed.
+            InputError: if an option has a value that is not allowed.
         """
         prepare_process()
         check_translates(task)

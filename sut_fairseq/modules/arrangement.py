@@ -13,7 +13,7 @@ class Arrangement:
     """Tokens grouped with the others that attend to the same keys.
 
     Attributes:
-        num_rows: number of rows of keys and values that any token attends to.
+        num_rows: number of rows of keys and values in the arrangement, those of `present`.
         width: greatest number of tokens that attend to the same row.
         slot: position of each token in the flattened `(num_rows, width)` arrangement; None if the
             tokens fill it in order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -273,6 +274,30 @@ def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
         InputError, match=r"has a kind `act` already \(ACT of Graves \(2016\)\): ch"
     ):
         register_kind("halting", "act", "after two steps", build)
+
+
+@pytest.mark.usefixtures("same_help_after")
+def test_a_partial_builder_may_be_registered_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_kinds.HALTING, "kinds", dict(_kinds.HALTING.kinds))
+
+    def build(steps: int, config: Any, side: Any) -> TwoSteps:
+        return TwoSteps()
+
+    for _ in range(2):
+        register_kind("halting", "two-steps", "after two steps", partial(build, 2))
+    assert "two-steps" in _kinds.HALTING.kinds
+
+
+def test_a_mixture_may_look_elsewhere_with_any_distribution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only a gaze that moves from token to token needs the same heads at each."""
+    kind = Kind("squares", lambda config, side: Squared())
+    monkeypatch.setitem(_kinds.CROSS_ATTENTION.kinds, "squared", kind)
+    model = small_model(cross_attention="squared", attention_experts=4)
+    assert isinstance(model.decoder.stack.block.cross_attention.core.distribution, Squared)
+    with pytest.raises(InputError, match="content with a mixture of attention experts"):
+        small_model(cross_attention="location", attention_experts=4)
 
 
 class Nearest(ContentAttender):

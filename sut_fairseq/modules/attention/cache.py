@@ -16,9 +16,10 @@ class DecodingCache:
     the states that earlier tokens had after step l - 1. A token that has halted keeps its keys and
     values, so an entry for a step that no token has taken yet would repeat the one before: it is
     made when the first token gets that far. Cross-attention reads the same memory at every step,
-    so its keys and values are kept once; a moving gaze has its own state at each step. Padding is
-    not stored: a target may be padded at its end, as in fairseq, but not at its start. Buffers are
-    written in place, but copied first if gradients are computed, which need their old contents.
+    so its keys and values are kept once; a moving gaze has its own state at each step. No padding
+    mask is kept: a target may be padded at its end, as in fairseq, where later queries are padding
+    too, but not at its start. Buffers are written in place, but copied first if gradients are
+    computed, which need their old contents.
 
     Attributes:
         length: number of positions held.

@@ -97,7 +97,7 @@ class Attention(nn.Module, ABC):
 def visible_keys(positions: Tensor | None, memory: Memory) -> Tensor | None:
     """Which keys each query may see, `(num_rows or 1, width or 1, num_keys)`; None: all.
 
-    Empty slots of an arrangement see whatever position 0 sees; they are discarded.
+    Empty slots of an arrangement have some position or other; they are discarded.
 
     Args:
         positions: position of each query among the keys, `(num_rows or 1, width)`, if later keys
