@@ -1,7 +1,8 @@
 """Named architectures of classifiers: those of the Neural Data Router's tables (NDR Tables 7-9).
 
-`ndr_<task>` is the data router, `ndr_<task>_<baseline>` a model that it is compared with. All that
-are not recurrent can use ACT (`--encoder-halting act`, or `act-ut` for Dehghani's variant).
+`ndr_<task>` is the data router, `ndr_<task>_<baseline>` a model that it is compared with;
+`sut_classifier_tiny` is the encoder of `sut_tiny`. All that are not recurrent can use ACT
+(`--encoder-halting act`, or `act-ut` for Dehghani's variant).
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ from typing import Any
 
 # Imported so that the models that the architectures belong to are registered first.
 from sut_fairseq.models import encoder_classifier, recurrent_classifier  # noqa: F401
-from sut_fairseq.models.architectures import DATA_ROUTER, register_architecture
+from sut_fairseq.models.architectures import ARCHITECTURES, DATA_ROUTER, register_architecture
+
+
+def _of_encoder(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a translation model that concern its encoder."""
+    return {name: value for name, value in options.items() if not name.startswith("decoder_")}
+
 
 # With relative positions the authors' models read the embedded words unchanged. A copy gate could
 # not restore what dropout removes from them before the first step.
 _INTACT = dict(no_token_positional_embeddings=True, embedding_dropout=0.0)
-_ROUTER = {key: value for key, value in DATA_ROUTER.items() if key != "decoder_block"} | _INTACT
+_ROUTER = _of_encoder(DATA_ROUTER) | _INTACT
 
 _TRANSFORMER = dict(attention_positions="none", activation_fn="relu")
 _RELATIVE = dict(_TRANSFORMER, **_INTACT, attention_positions="transformer-xl")
@@ -115,6 +122,7 @@ CLASSIFIERS: dict[str, tuple[str, dict[str, Any]]] = {
         name: ("encoder_classifier", {**_KINDS[_baseline(name)], **sizes})
         for name, sizes in _ENCODERS.items()
     },
+    "sut_classifier_tiny": ("encoder_classifier", _of_encoder(ARCHITECTURES["sut_tiny"])),
     **{name: ("recurrent_classifier", options) for name, options in _RECURRENT.items()},
 }
 

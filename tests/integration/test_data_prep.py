@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from sut_data.errors import InputError
-from sut_data.sets import parallel_text
 from tests.integration import commands
 from tests.integration.preparing import WRITE_INDICES, assert_refused, fake_fairseq, run
 
@@ -236,12 +234,6 @@ def test_bad_options_are_refused(
 ) -> None:
     script = str(repository / "data-prep" / "parallel_text.sh")
     assert_refused(run(["bash", script, *options], tmp_path), sentence)
-
-
-def test_labels_need_an_architecture() -> None:
-    files = [word for part in ("train", "valid", "test") for word in (f"--{part}", "a", "b")]
-    with pytest.raises(InputError, match="^--task sequence_classification needs an encoder: name"):
-        parallel_text.main("p", [*files, "--out", "o", "--task", "sequence_classification"])
 
 
 def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) -> None:

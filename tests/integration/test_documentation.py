@@ -80,8 +80,14 @@ def test_fairseqs_own_commands(repository: Path, folder: Path) -> None:
         *words("valid.en --test test.de test.en --bpe 200 --joined --out data-bin/mine"),
         cwd=folder,
     )  # fmt: skip
+    for split in ("train", "valid", "test"):
+        sentences = (folder / f"{split}.de").read_text(encoding="utf-8")
+        (folder / f"{split}.txt").write_text(sentences, encoding="utf-8")
+        labels = ("long\n" if len(line) > 50 else "short\n" for line in sentences.splitlines())
+        (folder / f"{split}.label").write_text("".join(labels))
     output = check(repository / "docs" / "fairseq.md", folder)
     assert "chrf" in output and "exact match" in output
+    assert "--arch sut_classifier_tiny" in output and "accuracy" in output
     assert len([*(folder / "checkpoints/mine").iterdir()]) <= 8
     assert (folder / "average.pt").exists()
 
@@ -115,7 +121,7 @@ def test_the_documented_trainings_are_those_that_are_printed(repository: Path) -
     (code,) = [
         block.code
         for block in blocks(repository / "docs" / "fairseq.md")
-        if block.code.startswith("fairseq-train")
+        if block.code.startswith("fairseq-train data-bin/mine")
     ]
     documented = shlex.split(code.replace("\\\n", " "))
     documented[documented.index("--user-dir") + 1] = user_dir()

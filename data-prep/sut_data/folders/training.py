@@ -21,6 +21,10 @@ FAIRSEQ_DEFAULT_MAX_POSITIONS = 1024
 OF_EXPERIMENT = "SUT_DATA_OF_EXPERIMENT"
 DEFAULT_TASK = "translation"
 LABELS_TASK = "sequence_classification"
+# Tasks whose targets are labels. At the rates for translation, words soon halt after one step.
+CLASSIFYING = (LABELS_TASK, "classification_as_translation")
+CLASSIFIER = "sut_classifier_tiny"  # the encoder of sut_tiny
+CLASSIFIER_RATE = "1e-3"
 # Prefixes of our architectures; fairseq's own do not have --separate-embeddings.
 OURS = (
     "sut_", "ut_", "ndr_", "compositional_", "location", "contextual_", "universal_transformer",
@@ -39,6 +43,7 @@ _FIRST = (
     "validate-interval",
     "save-interval",
     "keep-interval-updates",
+    "maximize-best-checkpoint-metric",
 )
 
 
@@ -94,8 +99,14 @@ def training_words(
     on_path = shutil.which("fairseq-train")
     program = str(installed) if on_path is None and installed.exists() else "fairseq-train"
     options = plan.options()
+    if task in CLASSIFYING:
+        options["lr"] = min(str(options["lr"]), CLASSIFIER_RATE, key=float)
+        options["best-checkpoint-metric"] = "accuracy"
+        options["maximize-best-checkpoint-metric"] = True
     if task == LABELS_TASK:
         options["criterion"] = "classification"
+        options.pop("decoder-layers", None)
+        options["arch"] = CLASSIFIER
     if arch is not None:
         own = {name: value for name, value in options.items() if name not in plan.size.model}
         options = {"arch": arch, **own}

@@ -23,7 +23,6 @@ from sut_data.folders.prepared import hidden_folder
 from sut_data.folders.report import report
 from sut_data.folders.training import (
     DEFAULT_TASK,
-    LABELS_TASK,
     experiment_command,
     gpus_here,
     in_lines,
@@ -197,8 +196,6 @@ def tell_unknown_languages(program: str, languages: Iterable[str]) -> None:
 def main(program: str, argv: Sequence[str]) -> None:
     """Check, reuse or build, and report."""
     args = make_parser(program).parse_args(argv)
-    if args.task == LABELS_TASK and args.arch is None:
-        raise InputError(f"--task {LABELS_TASK} needs an encoder: name one, as in --arch ndr_ctl.")
     inputs, treatment = read_inputs(args), read_treatment(args)
     tell_unknown_languages(program, args.moses or ())
     out: Path = args.out.resolve()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import pytest
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 from sut_data.folders.training import (
@@ -37,6 +38,25 @@ def test_labels_of_whole_sentences_have_their_criterion_and_room() -> None:
     assert "--max-source-positions" not in in_lines(
         training_words(Path("a"), counts, plan_for(counts, 6, gpus=0), joined=False)
     )
+
+
+@pytest.mark.parametrize("pairs", [5_000, 100_000, 1_000_000, 2_000_000])  # each size
+def test_classifiers_have_a_model_a_rate_and_a_metric_of_their_own(pairs: int) -> None:
+    counts = {"train": Counts(pairs, 5, 1, 0, 0)}
+    plan = plan_for(counts, 6 * pairs, gpus=1)
+
+    def options(task: str) -> dict[str, str]:
+        (_, *words) = training_words(Path("a"), counts, plan, joined=False, task=task)
+        return dict(" ".join([*line, ""]).split(" ", 1) for line in words)
+
+    encoder, both = options("sequence_classification"), options("classification_as_translation")
+    assert encoder["--arch"].split()[0] == "sut_classifier_tiny"
+    assert "decoder" not in encoder["--arch"]
+    assert both["--arch"] == options("translation")["--arch"]
+    for chosen in (encoder, both):
+        assert float(chosen["--lr"].split()[0]) <= 1e-3
+        assert "--best-checkpoint-metric accuracy" in chosen["--keep-interval-updates"]
+        assert "--maximize-best-checkpoint-metric" in chosen
 
 
 def test_options_of_ours_are_printed_for_our_architectures() -> None:
