@@ -98,6 +98,7 @@ from sut_fairseq.tasks import (  # noqa: F401
 _advertiser.setLevel(_level)
 logging.getLogger().removeHandler(_handler)
 if is_command():
+    show_input_errors_as_sentences()
     guard_fairseq()
 _loading.close()
 

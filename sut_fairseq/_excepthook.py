@@ -14,14 +14,16 @@ from sut_fairseq.errors import InputError
 
 # From torch's message on unexpected parameters of a model.
 _UNKNOWN_WORDS = re.compile(r"Unexpected key\(s\)[^\n]*\bwords\.\w+\._extra_state")
+# fairseq's messages.
+_NO_CHECKPOINT = re.compile(r"Model file not found: (.*)")
+_NO_SET = re.compile(r"Dataset not found: (.*) \((.*)\)")
 
 
 def show_input_errors_as_sentences() -> None:
     """In a command of fairseq or of this package, show an uncaught `InputError` as text.
 
-    Called where fairseq begins to use one of our architectures, models, tasks or criterions. Every
-    other exception is shown as before, and in every other process (a notebook, a user's own
-    program) nothing changes.
+    So is a path that fairseq does not find. Every other exception is shown as before, and in every
+    other process (a notebook, a user's own program) nothing changes.
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
@@ -93,8 +95,27 @@ def _input_error(error: BaseException) -> InputError | None:
         return None
     if isinstance(error, FloatingPointError):
         return divergence(str(error))
+    if missing := _missing(error):
+        return missing
     context = error.__context__
     return context if isinstance(context, InputError) else None
+
+
+def _missing(error: BaseException) -> InputError | None:
+    """The `InputError` for what fairseq raises if a folder, a set or a checkpoint is not there."""
+    reason = str(error)
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        return InputError(f"there is no `{error.filename}`: check the path.")
+    if isinstance(error, OSError) and (match := _NO_CHECKPOINT.fullmatch(reason)):
+        return InputError(f"there is no checkpoint `{match[1]}`: check its path.")
+    if isinstance(error, OSError) and (match := _NO_SET.fullmatch(reason)):
+        return InputError(f"there is no set `{match[1]}` in `{match[2]}`: check both names.")
+    if "Could not infer language pair" in reason:
+        return InputError(
+            "the data folder has no set of a language pair: name the folder that sut-prepare or "
+            "fairseq-preprocess made, such as data-bin/mine."
+        )
+    return None
 
 
 def raised_in(error: BaseException) -> str:

@@ -6,13 +6,17 @@ import contextlib
 import sys
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data.data_utils import infer_language_pair
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks.translation import TranslationTask, load_langpair_dataset
 
 from sut_fairseq import _process
 from sut_fairseq._excepthook import show_input_errors_as_sentences
@@ -50,6 +54,44 @@ def test_commands_end_in_the_sentence(
     assert capsys.readouterr().err == "error: `top_k` is 9.\n"
     hook(ValueError, ValueError("no sentence of ours"), None)
     assert capsys.readouterr().err == "the old hook\n"
+
+
+def ask_for(path: Path, what: str) -> None:
+    """Let fairseq look for something that is not there."""
+    if what == "folder":
+        infer_language_pair(str(path / "folder"))
+    elif what == "checkpoint":
+        load_model_ensemble_and_task([str(path / "a.pt")], task=SimpleNamespace())
+    elif what == "set":
+        load_langpair_dataset(
+            str(path), "test9", "src", None, "tgt", None, False, None, 0, *[0] * 5
+        )
+    else:
+        TranslationTask.setup_task(SimpleNamespace(data=str(path), source_lang=None))
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("folder", "error: there is no `{}/folder`: check the path.\n"),
+        ("checkpoint", "error: there is no checkpoint `{}/a.pt`: check its path.\n"),
+        ("set", "error: there is no set `test9` in `{}`: check both names.\n"),
+        ("pair", "error: the data folder has no set of a language pair: name the folder that "),
+    ],
+)
+def test_what_fairseq_does_not_find(
+    what: str,
+    sentence: str,
+    run_as: Callable[[str], None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run_as("fairseq-generate")
+    show_input_errors_as_sentences()
+    with pytest.raises(Exception) as caught:
+        ask_for(tmp_path, what)
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    assert capsys.readouterr().err.startswith(sentence.format(tmp_path))
 
 
 @pytest.mark.parametrize("program", OTHERS)
