@@ -110,6 +110,12 @@ def written_whole(path: Path, ending: str = "", *, follow_links: bool = True) ->
         partial.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Write a UTF-8 text file; an existing file is replaced atomically, as by `written_whole`."""
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
 def put_aside(path: Path, why: str) -> Path:
     """Rename a file to `<name>.<why>`, with a number where that is taken; returns the new path."""
     kept, number = path.with_name(f"{path.name}.{why}"), 1

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sut_data.files import written_whole
+from sut_data.files import write_whole
 from sut_fairseq.errors import InputError
 
 
@@ -24,5 +24,4 @@ def read_json(path: Path) -> Any:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file; an existing file is replaced atomically."""
-    with written_whole(path) as partial:
-        partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(document, indent=2) + "\n")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sut_data.files import written_whole
+from sut_data.files import write_whole
 from sut_data.tables import counted
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import grid_results, report
@@ -103,8 +103,7 @@ def _experiments(groups: Sequence[Group]) -> list[Experiment]:
 
 
 def _write(path: Path, text: str) -> Path:
-    with written_whole(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return path
 
 

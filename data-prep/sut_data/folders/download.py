@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import IO
 
 from sut_data.errors import InputError
-from sut_data.files import written_whole
+from sut_data.files import write_whole
 from sut_data.waiting import waiting
 
 BLOCK = 1 << 20
@@ -160,8 +160,7 @@ def _recorded(destination: Path) -> str | None:
 
 def _record(destination: Path, checksum: str) -> None:
     """Write the checksum in the form that `sha256sum --check` reads."""
-    with written_whole(_record_of(destination)) as record:
-        record.write_text(f"{checksum}  {destination.name}\n", encoding="ascii")
+    write_whole(_record_of(destination), f"{checksum}  {destination.name}\n")
 
 
 def _is_gzip(path: Path) -> bool:

@@ -35,7 +35,7 @@ from sut_data.files import (
     naming,
     own_mark,
     put_aside,
-    written_whole,
+    write_whole,
 )
 
 STAMP = "prepared.json"
@@ -278,5 +278,4 @@ def _put_there_meanwhile(out: Path, sets: Iterable[str]) -> bool:
 
 def write_stamp(folder: Path, stamp: dict[str, Any]) -> None:
     """Write the stamp of a folder, or replace it: a reader finds the old one or the new one."""
-    with written_whole(folder / STAMP) as new:
-        new.write_text(json.dumps(stamp, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / STAMP, json.dumps(stamp, indent=1) + "\n")

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sut_data.errors import InputError
-from sut_data.files import written_whole
+from sut_data.files import write_whole
 from sut_data.text.splitting import join_symbols, split_symbols
 
 FILE = "tokenization.json"
@@ -209,8 +209,7 @@ def save_tokenization(folder: Path, sides: Mapping[str, TextSide]) -> None:
             except ValueError:
                 raise InputError(f"{side.model} is not in {folder}: copy it there first.") from None
         document[name] = {"language": side.language, "subwords": side.subwords, "model": model}
-    with written_whole(folder / FILE) as partial:
-        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_whole(folder / FILE, json.dumps(document, indent=1) + "\n")
 
 
 def _stays_inside(path: str) -> bool:

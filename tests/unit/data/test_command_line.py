@@ -23,6 +23,7 @@ from sut_data.files import (
     is_abandoned,
     leftovers,
     own_mark,
+    write_whole,
     written_whole,
 )
 from sut_data.folders.prepared import hidden_folder
@@ -133,12 +134,11 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         raise KeyError
     assert [child.name for child in tmp_path.iterdir()] == ["a.png"]
     assert path.read_text() == "one"
-    with written_whole(path) as partial:
-        partial.write_text("three")
+    write_whole(path, "three \u2192")
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # writing, unlike opening, has no name
     with pytest.raises(OSError, match=rf"No space left on device: '{path}'"), written_whole(path):
         raise full
-    assert path.read_text() == "three"
+    assert path.read_text(encoding="utf-8") == "three \u2192"
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
