@@ -228,6 +228,11 @@ def _check(experiment: Experiment, place: Place) -> None:
     evaluation = place / "evaluation"
     check_choice(f"{evaluation / 'kind'}", experiment.evaluation.kind, KINDS)
     check_choice(f"{evaluation / 'checkpoint'}", experiment.evaluation.checkpoint, CHECKPOINTS)
+    if experiment.evaluation.kind == "translation" and experiment.evaluation.checkpoint != "best":
+        raise InputError(
+            f"{evaluation / 'checkpoint'} must be best for `kind` translation, which averages the "
+            f"best checkpoints, but is {experiment.evaluation.checkpoint} instead: leave it out."
+        )
     for table in experiment.published:
         for model in table.numbers:
             check_choice(f"{place / 'published'}: {table.table}: model", model, models)

@@ -106,7 +106,7 @@ class Evaluation:
 
     kind: str = "groups"  # or `translation`, `regression`
     subset: str = "test"
-    checkpoint: str = "best"  # or `last`, which `groups` can have
+    checkpoint: str = "best"  # or `last`, but not for `translation`, which averages the best ones
     by: str | None = None
     search_options: list[str] = field(default_factory=list)
     best: int = 5

@@ -239,6 +239,11 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
             "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\nevaluation: {checkpoint: lats}",
             "evaluation.checkpoint` must be one of best, last, but is lats",
         ),
+        (
+            "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\n"
+            "evaluation: {kind: translation, checkpoint: last}",
+            "evaluation.checkpoint must be best for `kind` translation, which averages the best",
+        ),
     ],
 )
 def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
