@@ -54,6 +54,8 @@ def evaluate(formula: str, names: Mapping[str, float]) -> int:
         finite = math.isfinite(value)
     except (SyntaxError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(f"`{formula}` is not a formula: {error}.") from error
+    except (RecursionError, MemoryError):  # Python's parser raises either
+        raise InputError(f"`{formula[:42]}...` is nested too deeply: shorten it.") from None
     if not finite:
         raise InputError(
             f"`{formula}` needs the number of updates: set max-update, or give --updates."
