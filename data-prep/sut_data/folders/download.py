@@ -66,14 +66,18 @@ def fetch(url: str, destination: Path, sha256: str | None, *, of_content: bool =
 
 
 def _is_there(destination: Path, sha256: str | None, of_content: bool) -> bool:
-    """Whether the file is there and correct; its checksum is recorded if none is known."""
+    """Whether the file is there and correct; its checksum is recorded if none is known.
+
+    A file that was put there by hand is then at least an archive.
+    """
     if not destination.exists():
         return False
     expected = sha256 or _recorded(destination)
     found = _checksum(destination, of_content)
-    if expected is None:
+    if expected is None and _is_archive(destination, destination.suffix, found):
         _record(destination, found)
-    return expected in (None, found)
+        return True
+    return expected == found
 
 
 @contextmanager
@@ -126,8 +130,7 @@ def _obtain(
         )
     if expected is None:
         # An error page, say: recorded, it would refuse the archive ever after.
-        zipped = destination.suffix in (".gz", ".tgz")
-        if found == _UNDECODABLE or (zipped and not _is_gzip(part)):
+        if not _is_archive(part, destination.suffix, found):
             _discard(part)
             raise InputError(
                 f"{url} is not an archive, whatever the server sent: try again, {WITHOUT}."
@@ -163,9 +166,11 @@ def _record(destination: Path, checksum: str) -> None:
     write_whole(_record_of(destination), f"{checksum}  {destination.name}\n")
 
 
-def _is_gzip(path: Path) -> bool:
+def _is_archive(path: Path, suffix: str, checksum: str) -> bool:
+    """Whether a file whose final name has this suffix can be what that promises."""
     with open(path, "rb") as stream:
-        return stream.read(2) == b"\x1f\x8b"
+        is_gzip = stream.read(2) == b"\x1f\x8b"
+    return checksum != _UNDECODABLE and (is_gzip or suffix not in (".gz", ".tgz"))
 
 
 def _checksum(path: Path, of_content: bool) -> str:

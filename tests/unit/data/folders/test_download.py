@@ -271,6 +271,22 @@ def test_a_page_is_not_taken_for_the_first_archive(server: Server, file: Path) -
         fetch(server.url, archive, None)
 
 
+def test_a_file_put_there_by_hand_is_recorded_only_if_it_is_an_archive(
+    server: Server, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive, whole = file.with_name("file.tgz"), gzip.compress(b"text")
+    archive.parent.mkdir()
+    archive.write_bytes(whole)
+    assert fetch(server.url, archive, None).read_bytes() == whole
+    assert sorted(os.listdir(file.parent)) == ["file.tgz", "file.tgz.sha256"]
+    assert not server.requests
+    archive.with_name("file.tgz.sha256").unlink()
+    archive.write_bytes(b"<html>Please log in</html>")
+    server.content = whole
+    assert fetch(server.url, archive, None).read_bytes() == whole
+    assert f"{archive} is not the file it should be" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("record", [b"", b"\xff\xfe", b"<html>"])
 def test_a_damaged_record_is_told(server: Server, file: Path, record: bytes) -> None:
     fetch(server.url, file, None)
