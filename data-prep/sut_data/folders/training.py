@@ -32,6 +32,8 @@ OURS = (
 )  # fmt: skip
 # Those of ours that share no embeddings: recurrent classifiers and models without words.
 WITHOUT_SHARING = re.compile(r"(recurrent_classifier|contextual_).*|ndr_\w+_(lstm|bilstm|dnc)")
+# Experiments whose only size is the paper's; it trains in minutes on a CPU.
+ONE_SIZE = ("long_lookup_tables",)
 # Options that start a new line of the printed command.
 _FIRST = (
     "arch",
@@ -145,11 +147,21 @@ def experiment_command(out: Path, counts: Mapping[str, Counts], plan: Plan, *, j
     return shlex.join([*line, *(["--", *own] if own else [])])
 
 
-def script_command(name: str, out: Path, counts: Mapping[str, Counts]) -> str:
-    """Return the command that runs the experiment of a data set on the folder."""
+def script_command(name: str, out: Path, counts: Mapping[str, Counts], gpus: int) -> str:
+    """Return a line and the command that runs the experiment of a data set on the folder.
+
+    Args:
+        name: of the experiment.
+        out: the prepared folder.
+        counts: of its sets.
+        gpus: on this machine. Without any the size is `small`, if the experiment has it.
+    """
+    small = gpus == 0 and name not in ONE_SIZE
     more = position_options(counts)
-    command = ["sut-experiment", "train", name, "--data", str(out), *(["--"] if more else [])]
-    return shlex.join([*command, *more])
+    command = ["sut-experiment", "train", name, *(["--size", "small"] if small else [])]
+    command += ["--data", str(out), *(["--"] if more else []), *more]
+    why = " (no GPU was found; with one, leave out --size small for the paper's size)"
+    return f"Train on it with{why if small else ''}:\n  {shlex.join(command)}"
 
 
 def longest_sides(counts: Mapping[str, Counts], task: str = DEFAULT_TASK) -> dict[str, int]:

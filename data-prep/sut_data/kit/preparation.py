@@ -19,7 +19,7 @@ from sut_data.command_line import Parser, flags, given, whole_number
 from sut_data.folders.making import check_fairseq, make_folder, report_current
 from sut_data.folders.prepared import hidden_folder, is_whole, read_stamp, remove_leftovers
 from sut_data.folders.report import report
-from sut_data.folders.training import OF_EXPERIMENT, script_command
+from sut_data.folders.training import OF_EXPERIMENT, gpus_here, script_command
 from sut_data.text.pairs import Inputs, checksum
 from sut_data.text.treatment import Counts, Treatment
 from sut_data.waiting import waiting
@@ -151,4 +151,4 @@ def prepare(
     counts = {part: Counts(*row) for part, row in stamp["counts"].items()}
     report(out, counts)
     if OF_EXPERIMENT not in os.environ:
-        print("Train on it with:\n  " + script_command(experiment or name, out, counts))
+        print(script_command(experiment or name, out, counts, gpus_here()))

@@ -16,6 +16,7 @@ from sut_data.folders.training import (
     training_words,
 )
 from sut_data.text.treatment import Counts
+from sut_fairseq.experiments import reading
 
 
 def test_the_task_is_in_the_printed_command() -> None:
@@ -91,6 +92,23 @@ def test_long_sentences_raise_the_limits() -> None:
     assert "--max-target-positions 1025" in printed
     assert "--max-source-positions" not in printed
     assert "'a b'" in printed
-    script = "sut-experiment train scan --data 'a b'"
-    assert script_command("scan", Path("a b"), counts) == f"{script} -- --max-target-positions 1025"
-    assert script_command("scan", Path("a b"), {"test": counts["test"]}) == script
+    script = "Train on it with:\n  sut-experiment train scan --data 'a b'"
+    longer = f"{script} -- --max-target-positions 1025"
+    assert script_command("scan", Path("a b"), counts, gpus=1) == longer
+    assert script_command("scan", Path("a b"), {"test": counts["test"]}, gpus=1) == script
+
+
+def test_without_a_gpu_an_experiment_is_small_if_it_can_be() -> None:
+    def offered(name: str) -> str:
+        return script_command(name, Path("a"), {"train": Counts(1, 5, 4, 0, 0)}, gpus=0)
+
+    hint, command = offered("cfq").splitlines()
+    assert hint.startswith("Train on it with (no GPU was found; with one, leave out --size small")
+    assert command == "  sut-experiment train cfq --size small --data a"
+    # `sut-prepare parallel_text` prints a command that suits the text.
+    for name in {*reading.known()} - {"parallel_text"}:
+        experiment = reading.read(name)
+        if experiment.prepare:
+            small = f"train {name} --size small " in offered(name)
+            assert small == ("small" in experiment.sizes), name
+            assert next(iter(experiment.sizes)) != "small", name
