@@ -85,6 +85,8 @@ def test_logical_inference(repository: Path, tmp_path: Path, samples: Path) -> N
     command = f"sut-experiment train logical_inference --data {out.resolve()}"
     line = first.stdout.splitlines()[-1].replace(" --size small", "")  # which is without a GPU
     assert line.strip() == command
+    assert "short is a part of train" in first.stdout
+    assert "of short are in the training text" not in first.stdout
     train, short = (lines_of(out / "text" / f"{part}.src") for part in ("train", "short"))
     few = prepared(out)
     assert (few["train"], few["test"], few["short"]) == (20, 20, len(short))

@@ -44,7 +44,11 @@ def check_fairseq() -> None:
 
 
 def make_folder(
-    out: Path, inputs: Inputs, treatment: Treatment, notes: dict[str, Any]
+    out: Path,
+    inputs: Inputs,
+    treatment: Treatment,
+    notes: dict[str, Any],
+    started: float | None = None,
 ) -> dict[str, Any]:
     """Make the folder, or only update its notes if it already holds the same.
 
@@ -53,6 +57,7 @@ def make_folder(
         inputs: the files.
         treatment: what is done to their text.
         notes: keys of the stamp that do not decide what the folder holds (see `folders.prepared`).
+        started: when the work began, by `time.monotonic`, in seconds; None: now.
 
     Returns:
         the stamp.
@@ -60,6 +65,7 @@ def make_folder(
     Raises:
         InputError: if the files cannot be used, or `out` holds something else.
     """
+    started = time.monotonic() if started is None else started
     check_files(inputs)
     with waiting("computing checksums"):
         checksums = {name: checksum(path) for name, path in inputs.files().items()}
@@ -79,7 +85,9 @@ def make_folder(
         return {**notes, **found}
     if stamp:
         check_replaceable(out, stamp, inputs.pairs)
-    return _build(out, inputs, treatment, {**notes, "made_from": made_from})
+    stamp = _build(out, inputs, treatment, {**notes, "made_from": made_from})
+    print(f"{out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
+    return stamp
 
 
 def holds(stamp: dict[str, Any], made_from: dict[str, Any]) -> bool:
@@ -100,7 +108,6 @@ def _build(
     out: Path, inputs: Inputs, treatment: Treatment, stamp: dict[str, Any]
 ) -> dict[str, Any]:
     """Make the whole folder and put it at `out`; returns `stamp` and what the folder holds."""
-    started = time.monotonic()
     with put_in_place(out, inputs.pairs) as folder:
         counts = prepare_text(inputs, treatment, folder)
         workers = cores() if counts["train"].pairs >= PARALLEL_FROM else 1
@@ -108,5 +115,4 @@ def _build(
         check_binarised(folder, counts)
         stamp = {**stamp, "counts": counts, "files": file_sizes(folder)}
         write_stamp(folder, stamp)
-    print(f"{out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
     return stamp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from sut_data.files import read_lines
@@ -17,13 +18,16 @@ def vocabulary_size(dictionary: Path) -> int:
     return sum(1 for _ in read_lines(dictionary)) + 4
 
 
-def report(out: Path, counts: dict[str, Counts], remedy: str = "") -> None:
+def report(
+    out: Path, counts: dict[str, Counts], remedy: str = "", of_train: Collection[str] = ()
+) -> None:
     """Print the counts of every split and the vocabulary sizes.
 
     Args:
         out: the prepared folder.
         counts: of its splits.
         remedy: what would give more references a chance to match.
+        of_train: those of the splits that are parts of train, to begin a training with.
     """
     rows = [("split", "pairs", "longest src", "longest tgt", "unknown words")]
     for split, row in counts.items():
@@ -39,7 +43,9 @@ def report(out: Path, counts: dict[str, Counts], remedy: str = "") -> None:
     sizes = [vocabulary_size(out / f"dict.{side}.txt") for side in SIDES]
     print(f"vocabulary: {sizes[0]} src, {sizes[1]} tgt")
     for split, row in counts.items():
-        if row.trained:
+        if split in of_train:
+            print(f"{split} is a part of train, to begin a training with: take no scores on it")
+        elif row.trained:
             print(f"{row.trained:,} of {row.pairs:,} pairs of {split} are in the training text too")
     warned = False
     for split, row in counts.items():

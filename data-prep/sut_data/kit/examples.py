@@ -193,13 +193,22 @@ def prepare(
         subsets: further sets by name, and which examples of train each of them repeats.
     """
 
+    subsets = subsets or {}
+
     def write(folder: Path) -> Inputs:
         parts = cut(make_parts(), args.limit, labels=labels)
-        for subset, belongs in (subsets or {}).items():
+        for subset, belongs in subsets.items():
             parts[subset] = [example for example in parts["train"] if belongs(example)]
         with waiting("writing the text"):
             return write_text(folder, parts, columns)
 
     preparation.prepare(
-        args, raw_files, write, Treatment(), name=name, split=split, experiment=experiment
+        args,
+        raw_files,
+        write,
+        Treatment(),
+        name=name,
+        split=split,
+        experiment=experiment,
+        of_train=subsets,
     )

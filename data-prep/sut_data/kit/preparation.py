@@ -10,7 +10,8 @@ import argparse
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,7 @@ def prepare(
     name: str,
     split: str | None = None,
     experiment: str | None = None,
+    of_train: Collection[str] = (),
 ) -> None:
     """Make the folder `args.out` of a data set, unless it is there, and print how to train on it.
 
@@ -128,11 +130,13 @@ def prepare(
         name: of the data set.
         split: which of its splits this is, if there are several.
         experiment: the one that trains on it; None: that of the data set's name.
+        of_train: its sets that repeat a part of train.
 
     Raises:
         InputError: if an option or a file cannot be used.
     """
     check_fairseq()
+    started = time.monotonic()
     out = args.out.resolve()
     notes: dict[str, Any] = {"dataset": name, "recipe": recipe(name, args, raw_files)}
     if split is not None:
@@ -147,8 +151,8 @@ def prepare(
         report_current(out)
     else:
         with hidden_folder(out, "text") as folder:
-            stamp = make_folder(out, write_text(folder), treatment, notes)
+            stamp = make_folder(out, write_text(folder), treatment, notes, started)
     counts = {part: Counts(*row) for part, row in stamp["counts"].items()}
-    report(out, counts)
+    report(out, counts, of_train=of_train)
     if OF_EXPERIMENT not in os.environ:
         print(script_command(experiment or name, out, counts, gpus_here()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -200,13 +201,14 @@ def main(program: str, argv: Sequence[str]) -> None:
     tell_unknown_languages(program, args.moses or ())
     out: Path = args.out.resolve()
     check_fairseq()
+    started = time.monotonic()
     check_files(inputs)
     if args.limit is None:
-        stamp = make_folder(out, inputs, treatment, {})
+        stamp = make_folder(out, inputs, treatment, {}, started)
     else:
         with hidden_folder(out, "text") as folder:
             fewer = thin(inputs, treatment.cleans, args.limit, folder)
-            stamp = make_folder(out, fewer, treatment, {"limited": True})
+            stamp = make_folder(out, fewer, treatment, {"limited": True}, started)
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
     report(out, counts, _REMEDY if treatment.subwords == "words" else "")
     print_training(args, out, counts)

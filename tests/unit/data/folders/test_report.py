@@ -61,6 +61,15 @@ def test_pairs_of_training_in_evaluation_sets_are_reported(
     assert "of valid are in" not in shown
 
 
+def test_a_part_of_train_is_no_leak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("src", "tgt"):
+        (tmp_path / f"dict.{side}.txt").touch()
+    report(tmp_path, {"short": Counts(3, 4, 1, 0, 0, trained=3)}, of_train=["short"])
+    shown = capsys.readouterr().out
+    assert "short is a part of train, to begin a training with" in shown
+    assert "in the training text too" not in shown
+
+
 def test_too_few_subwords_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     learn_bpe(Counter({"low": 3, "lower": 2}), 300, tmp_path / "codes")
     merges = len((tmp_path / "codes").read_text().splitlines()) - 1
