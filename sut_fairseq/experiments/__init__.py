@@ -2,10 +2,15 @@
 
 - `schema`, `typed`, `reading`: the schema of a file, and reading it;
 - `formulas`, `settings`: from a file to options of fairseq-train, with all rules in one place;
-- `commands`, `running`, `progress`: trainings, resumable, one by one or in parallel;
+- `preparing`: data of experiments, made by `sut-prepare`;
+- `commands`, `runs`, `running`, `training_process`, `progress`: trainings, resumable, one by one or
+  in parallel;
 - `records`, `provenance`: the record of a run: command, code, data and machine;
-- `published`, `evaluating`, `results`, `report`: tables of our numbers beside the papers';
-- `grid`, `grid_results`, `costs`: the matrix of every model on every task, in the folder `matrix`.
+- `evaluating`, `costs`, `curves`: what is measured of a run: scores, costs, its course;
+- `published`, `results`, `summaries`, `claims`: our numbers beside the papers';
+- `report`, `pages`, `keeping`: pages of results, and what is kept of the runs behind them;
+- `grid`, `grid_results`: the matrix of every model on every task, in the folder `matrix`;
+- `json_files`, `csv_files`: how files are read and written.
 
 Users work with them through the command `sut-experiment`.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 import sut_fairseq  # noqa: F401  (registers the architectures)
+from sut_fairseq import experiments
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import reading
 from sut_fairseq.experiments.commands import read_words, words
@@ -375,3 +377,8 @@ def test_two_summaries_with_one_file(tmp_path: Path) -> None:
     path = write(tmp_path, summaries=both, prepare={"x": "scan"})
     with pytest.raises(InputError, match="Table 1 \\(a\\): title` must be unlike those of other"):
         reading.read(str(path))
+
+
+def test_the_map_of_the_package_names_every_module() -> None:
+    modules = {path.stem for path in reading.FOLDER.glob("*.py")} - {"__init__"}
+    assert modules == {*re.findall(r"`(\w+)`", experiments.__doc__ or "")} - {"matrix"}
