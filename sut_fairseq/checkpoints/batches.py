@@ -15,9 +15,9 @@ MADE_FOR = "batches_made_for_epoch"  # beside fairseq's own entries of `train_it
 
 
 def keep_batches(trainer: Any, iterator: Any, state: Mapping[str, Any] | None) -> Any:
-    """The iterator to train with.
+    """The iterator to train with; its place in the data names the epoch of its batches, too.
 
-    Data sets that fairseq regroups in every epoch get the iterator back unchanged.
+    It is the given one, unchanged, for a data set that fairseq groups anew in every epoch.
 
     Args:
         trainer: fairseq's.

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from sut_fairseq.errors import InputError
 
-_PATIENCE = 15.0  # seconds: data workers of a killed training live on for some, and hold its folder
+# Seconds. Data workers outlive a killed training by a few, and hold its folder meanwhile.
+_PATIENCE = 15.0
 
 _held: dict[tuple[int, int], int] = {}  # descriptors of this process's folders
 

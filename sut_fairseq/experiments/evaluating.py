@@ -80,7 +80,8 @@ class Evaluated:
     Attributes:
         asked: what was asked for.
         data: what the model was run on.
-        added: a digest of the set, if it was added to the data later: that of `data` excludes it.
+        added: a digest of the set if it was added to the folder after it was made, since the digest
+            in `data` leaves added sets out; otherwise empty.
         measure: what `percent` measures, in words.
         rows: cells by column, as in the CSV file; `group` and `percent` (of a regression
             `absolute_error`) are among the columns.

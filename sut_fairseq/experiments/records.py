@@ -197,7 +197,7 @@ def read_record(run: Path) -> Record:
     record = build(Record, read_json(path), Place(path, {}))
     if "" not in record.trainings:
         raise InputError(f"{path} is damaged (no training in `trainings`): make the run again.")
-    # Older records hold options that by now count as the machine's.
+    # Records from before an option counted as one of the machine still list it.
     trainings = {stage: without_machine(options) for stage, options in record.trainings.items()}
     return replace(record, options=without_machine(record.options), trainings=trainings)
 
