@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sut_fairseq.errors import check
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.precision import exact_linear, exact_softmax
 
@@ -103,6 +104,7 @@ class Weighter(nn.Module):
 
     def __init__(self, query_dim: int, hidden_dim: int) -> None:
         super().__init__()
+        check(hidden_dim >= 1, "location_hidden_size", "at least 1", hidden_dim)
         self.resize = nn.Linear(query_dim, hidden_dim)
         self.gru = nn.GRU(hidden_dim, hidden_dim, batch_first=True)
         self.blocks = nn.Linear(hidden_dim, len(BUILDING_BLOCKS))

@@ -7,7 +7,6 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.errors import check
 from sut_fairseq.modules.attention.distributions.softmax import softmax
 from sut_fairseq.modules.location import (
     Gaze,
@@ -84,7 +83,6 @@ class MovingGaze(nn.Module):
 
     def __init__(self, head_dim: int, hidden_dim: int, *, mixes: bool) -> None:
         super().__init__()
-        check(hidden_dim >= 1, "location_hidden_size", "at least 1", hidden_dim)
         self.weighter = Weighter(head_dim, hidden_dim)
         self.location_share = nn.Linear(head_dim, 1) if mixes else None
 

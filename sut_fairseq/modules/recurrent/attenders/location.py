@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sut_fairseq.errors import check
 from sut_fairseq.modules.location import Mixing, Places, Weighter, look_along, show
 from sut_fairseq.modules.observer import Look
 from sut_fairseq.modules.precision import exact_dtype
@@ -22,7 +21,6 @@ class LocationAttender(Attender):
 
     def __init__(self, dim: int, hidden_dim: int) -> None:
         super().__init__()
-        check(hidden_dim >= 1, "location_hidden_size", "at least 1", hidden_dim)
         self.weighter = Weighter(dim, hidden_dim)
 
     def start(self, source: Source) -> State:
