@@ -19,19 +19,15 @@ def warn_of_tensorboard_once() -> None:
     The first call in a process puts a filter on the logger of fairseq's progress bars; all other
     messages pass.
     """
-    logging.getLogger("fairseq.logging.progress_bar").addFilter(_Once())
+    said = False
 
-
-class _Once(logging.Filter):
-    """Passes the first warning, reworded to say what to do, and drops the others."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said = False
-
-    def filter(self, record: logging.LogRecord) -> bool:
+    def passes(record: logging.LogRecord) -> bool:
+        """Pass the first of those warnings, reworded to say what to do, and drop the others."""
+        nonlocal said
         if _MARK not in str(record.msg):
             return True
         record.msg = _SENTENCE
-        first, self._said = not self._said, True
+        first, said = not said, True
         return first
+
+    logging.getLogger("fairseq.logging.progress_bar").addFilter(passes)

@@ -44,7 +44,7 @@ def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
         fairseq's dictionary: `model`, `cfg` (or `args`), `extra_state`, `optimizer_history`, ...
 
     Raises:
-        ValueError: the file is missing, truncated, damaged, not a fairseq checkpoint, holds an
+        InputError: the file is missing, truncated, damaged, not a fairseq checkpoint, holds an
             object of a class that is not allow-listed, or a setting that is Python code.
     """
     path = Path(path)
@@ -73,7 +73,7 @@ def load_as_fairseq(path: str, *arguments: Any, **options: Any) -> Any:
         arguments, options: the function's other arguments.
 
     Raises:
-        ValueError: as in `load_checkpoint`.
+        InputError: as in `load_checkpoint`.
     """
     read = checkpoint_utils.load_checkpoint_to_cpu
     read = getattr(read, "__wrapped__", read)

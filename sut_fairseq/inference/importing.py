@@ -24,6 +24,7 @@ from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import ModelFiles, find_model
+from sut_fairseq.inference.translated import updates_of
 
 ARCH = "universal_transformer"
 # Settings of the task that say where its data are, and how they are read.
@@ -80,10 +81,8 @@ class Imported:
 
     def _history(self) -> dict[str, Any]:
         """How long the original was trained, in the form that fairseq expects."""
-        history = self.source.get("optimizer_history") or [{}]
-        updates = history[-1].get("num_updates", 0)
         names = dict(criterion_name="", optimizer_name="", lr_scheduler_state={})
-        return {**names, "num_updates": updates}
+        return {**names, "num_updates": updates_of(self.source) or 0}
 
     def _take_over_task(self, task: dict[str, Any]) -> None:
         """Fill in how the original's data were read, and where they are."""

@@ -210,7 +210,8 @@ def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: 
 
 
 def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
-    # Heads do not use it. A kind that is named may override that of a preset that sets it.
+    # Neither of the kinds here has retrievals. Where a user names one of them instead, nothing is
+    # refused: the option may be a compositional preset's, whose kind they replace.
     given = config.attention_retrievals
     requirement = "left out without `attention_kind` compositional"
     check(given is None, "attention_retrievals", requirement, given)

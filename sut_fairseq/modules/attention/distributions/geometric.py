@@ -204,7 +204,9 @@ class _Order:
     def of(cls, positions: Tensor, num_keys: int) -> _Order:
         """Find out whether the queries are consecutive, where that costs nothing.
 
-        Empty places at the end of a row have the position of column 0, and do not count.
+        Empty places at the end of a row have the position that a token in the first column of the
+        grid has. They do not count if the first query is that token; otherwise the queries pass
+        for not consecutive.
         """
         first = None
         # On a GPU this would have to wait for the device.
