@@ -42,7 +42,10 @@ class TokenOptions(FairseqDataclass):
     )
     separate_embeddings: bool = field(
         default=False,
-        metadata={"help": "share no embeddings, whatever the architecture sets (two dictionaries)"},
+        metadata={
+            "help": "share no embeddings, whatever the architecture or other options set (two "
+            "dictionaries)"
+        },
     )
     share_decoder_input_output_embed: bool = field(
         default=False, metadata={"help": "one embedding for target and output projection"}
