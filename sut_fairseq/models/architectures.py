@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -21,6 +22,8 @@ from sut_fairseq.errors import InputError
 
 # Imported so that the model that the architectures belong to is registered first.
 from sut_fairseq.models import universal_transformer  # noqa: F401
+
+logger = logging.getLogger(__name__)
 
 Check = Callable[[Namespace], None]
 _CHECKS: dict[str, Check] = {}  # by model
@@ -175,7 +178,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def _settle_precision(arguments: Namespace) -> None:
-    """Correct what fairseq gets wrong about precision, and refuse options that need a GPU.
+    """Correct what fairseq gets wrong about precision; refuse options that need a GPU, or warn.
 
     Meant for the command line of fairseq-train, which has these flags; fairseq also calls this with
     the options of a model, which do not. In fairseq's parser --bf16 implies --tpu, for which the
@@ -196,8 +199,19 @@ def _settle_precision(arguments: Namespace) -> None:
                 raise InputError(
                     f"{flag} needs a GPU, but there is none or --cpu is given: drop {flag}."
                 )
+        if "amp" in given:
+            _warn_of_amp()
     if "bf16" in given and find_spec("torch_xla") is None:
         arguments.tpu = False
+
+
+@cache
+def _warn_of_amp() -> None:
+    """Say once that fairseq's --amp casts on GPUs only."""
+    logger.warning(
+        "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
+        "--autocast bfloat16 instead."
+    )
 
 
 def _is_on(arguments: Namespace, flag: str) -> bool:

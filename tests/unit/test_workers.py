@@ -17,7 +17,7 @@ import torch
 from sut_fairseq import _workers
 from sut_fairseq._workers import join_workers, prepare_workers
 from sut_fairseq.errors import InputError
-from sut_fairseq.models.architectures import _settle_precision
+from sut_fairseq.models.architectures import _settle_precision, _warn_of_amp
 
 LAUNCHED = dict(WORLD_SIZE="4", RANK="3", MASTER_ADDR="here", MASTER_PORT="29500")
 
@@ -194,3 +194,13 @@ def test_bf16_needs_no_tpu(environment: pytest.MonkeyPatch) -> None:
     arguments = Namespace(bf16=True, tpu=True, cpu=True)
     _settle_precision(arguments)
     assert (arguments.bf16, arguments.tpu) == (True, False)
+
+
+def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    _warn_of_amp.cache_clear()
+    for _ in range(2):
+        _settle_precision(Namespace(amp=True, cpu=True))
+    assert [record.getMessage() for record in caplog.records] == [
+        "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
+        "--autocast bfloat16 instead."
+    ]
