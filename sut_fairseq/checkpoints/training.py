@@ -98,22 +98,22 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     check_training(trainer.cfg.distributed_training, cfg)
     found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
     start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
+    # Parameters of another model, with which fairseq starts a new training.
+    fine_tunes = found is None and cfg.restore_file == LAST and cfg.finetune_from_model is not None
     try:
         extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
     except Exception as error:
-        sentence = explained(error, trainer.cfg.model)
+        sentence = explained(error, trainer.cfg.model, fine_tunes=fine_tunes)
         if sentence is None:
             raise
         raise sentence from error
     if found is not None and trainer.should_save_checkpoint_on_current_rank and not cfg.no_save:
         delete_surplus(cfg, trainer.checkpoint_suffix, spared=found)
-    # Parameters of another model, with which fairseq starts a new training.
-    fine_tuned = found is None and cfg.restore_file == LAST and cfg.finetune_from_model is not None
-    gone_on = extra_state is not None and not fine_tuned and not cfg.reset_dataloader
+    gone_on = extra_state is not None and not fine_tunes and not cfg.reset_dataloader
     iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
     same_schedule = gone_on and not (cfg.reset_lr_scheduler or cfg.reset_optimizer)
     keep_learning_rate(trainer, extra_state if same_schedule else None)
-    new_best = fine_tuned or cfg.reset_meters or cfg.reset_optimizer
+    new_best = fine_tunes or cfg.reset_meters or cfg.reset_optimizer
     waited = keep_patience(trainer, None if new_best else extra_state)
     _train_no_further_than_asked(trainer, waited)
     if is_command():

@@ -49,6 +49,18 @@ def test_other_options(given: str, sentence: str, data: Path, short: Path) -> No
     assert short.read_bytes() == before
 
 
+def test_fine_tuning_another_model(data: Path, short: Path, tmp_path: Path) -> None:
+    """Only the settings that decide shapes are named, and what may differ."""
+    given = (*words("--encoder-embed-dim 64 --dropout 0.3 --encoder-layers 5 --ffn-top-k 1"),)
+    given = (*TINY, *given, "--finetune-from-model", short)
+    refused = train(data, tmp_path, *given, ok=False)
+    assert refused.last_line.endswith(
+        f"the model in {short} is another one (its encoder_embed_dim is 32, not 64): to train it "
+        "further, give the --arch of its training and all options of it that decide shapes; "
+        "others, such as --dropout, may differ."
+    )
+
+
 def test_without_the_state_of_the_optimizer(data: Path, short: Path, tmp_path: Path) -> None:
     """fairseq would count updates from 0."""
     state = torch.load(short, weights_only=True)
