@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from sut_data.text.chunks import cores
 from sut_data.text.pairs import Inputs, check_files, checksum
 from sut_data.text.pipeline import prepare_text
 from sut_data.text.treatment import Treatment
-from sut_data.waiting import waiting
+from sut_data.waiting import Stopwatch, waiting
 
 LAYOUT = 3  # part of the stamp: raise it when the form of the output changes
 FOUND = ("made_from", "counts", "files", "also")  # keys of the stamp that describe the contents
@@ -48,7 +47,7 @@ def make_folder(
     inputs: Inputs,
     treatment: Treatment,
     notes: dict[str, Any],
-    started: float | None = None,
+    watch: Stopwatch | None = None,
 ) -> dict[str, Any]:
     """Make the folder, or only update its notes if it already holds the same.
 
@@ -57,7 +56,7 @@ def make_folder(
         inputs: the files.
         treatment: what is done to their text.
         notes: keys of the stamp that do not decide what the folder holds (see `folders.prepared`).
-        started: when the work began, by `time.monotonic`, in seconds; None: now.
+        watch: started when the work began; None: it begins now.
 
     Returns:
         the stamp.
@@ -65,7 +64,7 @@ def make_folder(
     Raises:
         InputError: if the files cannot be used, or `out` holds something else.
     """
-    started = time.monotonic() if started is None else started
+    watch = watch or Stopwatch()
     check_files(inputs)
     with waiting("computing checksums"):
         checksums = {name: checksum(path) for name, path in inputs.files().items()}
@@ -86,7 +85,7 @@ def make_folder(
     if stamp:
         check_replaceable(out, stamp, inputs.pairs)
     stamp = _build(out, inputs, treatment, {**notes, "made_from": made_from})
-    print(f"{out} is ready ({time.monotonic() - started:.1f} s; log: {LOG} in it).")
+    print(f"{out} is ready ({watch}; log: {LOG} in it).")
     return stamp
 
 

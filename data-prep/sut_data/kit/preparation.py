@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 import os
-import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from sut_data.folders.report import report
 from sut_data.folders.training import OF_EXPERIMENT, gpus_here, script_command
 from sut_data.text.pairs import Inputs, checksum
 from sut_data.text.treatment import Counts, Treatment
-from sut_data.waiting import waiting
+from sut_data.waiting import Stopwatch, waiting
 
 # This code decides how raw files become text. (`folders.making.LAYOUT` covers the rest.)
 CODE = sorted(Path(sut_data.__file__).parent.rglob("*.py"))
@@ -136,7 +135,7 @@ def prepare(
         InputError: if an option or a file cannot be used.
     """
     check_fairseq()
-    started = time.monotonic()
+    watch = Stopwatch()
     out = args.out.resolve()
     notes: dict[str, Any] = {"dataset": name, "recipe": recipe(name, args, raw_files)}
     if split is not None:
@@ -151,7 +150,7 @@ def prepare(
         report_current(out)
     else:
         with hidden_folder(out, "text") as folder:
-            stamp = make_folder(out, write_text(folder), treatment, notes, started)
+            stamp = make_folder(out, write_text(folder), treatment, notes, watch)
     counts = {part: Counts(*row) for part, row in stamp["counts"].items()}
     report(out, counts, of_train=of_train)
     if OF_EXPERIMENT not in os.environ:

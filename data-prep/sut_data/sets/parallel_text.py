@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from sut_data.text.pairs import SIDES, SPLITS, Inputs, check_files, thin
 from sut_data.text.subwords import BPE_WORDS, SENTENCEPIECE_SENTENCES
 from sut_data.text.tokenization import TextSide, has_moses_rules
 from sut_data.text.treatment import Counts, Treatment
+from sut_data.waiting import Stopwatch
 
 _REMEDY = (
     "         Split words at brackets and other symbols with --split-symbols (formal languages),\n"
@@ -201,14 +201,14 @@ def main(program: str, argv: Sequence[str]) -> None:
     tell_unknown_languages(program, args.moses or ())
     out: Path = args.out.resolve()
     check_fairseq()
-    started = time.monotonic()
+    watch = Stopwatch()
     check_files(inputs)
     if args.limit is None:
-        stamp = make_folder(out, inputs, treatment, {}, started)
+        stamp = make_folder(out, inputs, treatment, {}, watch)
     else:
         with hidden_folder(out, "text") as folder:
             fewer = thin(inputs, treatment.cleans, args.limit, folder)
-            stamp = make_folder(out, fewer, treatment, {"limited": True}, started)
+            stamp = make_folder(out, fewer, treatment, {"limited": True}, watch)
     counts = {split: Counts(*row) for split, row in stamp["counts"].items()}
     report(out, counts, _REMEDY if treatment.subwords == "words" else "")
     print_training(args, out, counts)
