@@ -29,6 +29,7 @@ from sut_fairseq.inference.results import Classification, ExactMatch, Search, Tr
 from sut_fairseq.inference.sharing import sharing_weights
 from sut_fairseq.inference.text import ModelText, SharedSide
 from sut_fairseq.inference.trace import SentenceTrace
+from sut_fairseq.modules.trained_words import OtherWordsError
 from sut_fairseq.tasks.labels import LabelTask
 
 Item = TypeVar("Item")
@@ -100,7 +101,13 @@ class Model:
         if isinstance(alpha_threshold, Real):  # settings accept floats only
             settings["alpha_threshold"] = float(alpha_threshold)
         self.files = files
-        self.model, self.task = trained.load(str(files.checkpoint), settings)
+        try:
+            self.model, self.task = trained.load(str(files.checkpoint), settings)
+        except OtherWordsError as error:
+            raise InputError(
+                f"{error.difference}: name the folder with the dictionaries of its training "
+                f"(`data`; on the command line `--data`), not `{files.folder}`."
+            ) from error
         self._checked(alpha_threshold)
         self.device = usable_device(device)
         self.model.to(self.device).eval()

@@ -15,6 +15,25 @@ from sut_fairseq.errors import InputError
 NAME = "words"  # the attribute of a model
 
 
+class OtherWordsError(InputError):
+    """The dictionaries are not those that a model was trained with.
+
+    Args:
+        difference: what differs, as a clause; the advice that follows suits training and
+            evaluation.
+
+    Attributes:
+        difference: the same.
+    """
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(
+            f"{difference}: give the data folder of its training, or prepare this one with the "
+            "dictionaries of that."
+        )
+        self.difference = difference
+
+
 class TrainedWords(nn.Module):
     """Keeps the words of a dictionary in a `state_dict`, and compares them on loading.
 
@@ -43,7 +62,7 @@ class TrainedWords(nn.Module):
         """Compare the words of a state dict with ours.
 
         Raises:
-            InputError: if their number or any word differs.
+            OtherWordsError: if their number or any word differs.
         """
         ours = self.get_extra_state()
         if state.shape != ours.shape:
@@ -54,10 +73,9 @@ class TrainedWords(nn.Module):
                 return
             first = differing[0]
             how = f"{len(differing):,} of {len(ours):,}, the first is `{self._words[first]}`"
-        raise InputError(
+        raise OtherWordsError(
             f"the {self._side} words of the data are others than those that the model was trained "
-            f"with ({how}): give the data folder of its training, or prepare this one with the "
-            "dictionaries of that."
+            f"with ({how})"
         )
 
     def _load_from_state_dict(
