@@ -38,6 +38,12 @@ def is_command() -> bool:
     return path.name.startswith(("fairseq-", "sut-")) or path.parent.name == "fairseq_cli"
 
 
+def is_training() -> bool:
+    """Whether this program is `fairseq-train`, `fairseq_cli/train.py` or fairseq-hydra-train."""
+    path = PurePath(sys.argv[0] if sys.argv else "")
+    return is_command() and "train" in path.name and not path.name.startswith("sut-")
+
+
 def is_hydra() -> bool:
     """Whether this program is fairseq-hydra-train."""
     name = PurePath(sys.argv[0] if sys.argv else "").name

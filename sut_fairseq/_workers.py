@@ -26,6 +26,7 @@ import torch
 from fairseq.models import distributed_fairseq_model
 from torch import distributed, nn
 
+from sut_fairseq._excepthook import is_training
 from sut_fairseq.errors import InputError, check
 
 # Key of a batch, True if fairseq reuses an old batch because none is left.
@@ -142,18 +143,12 @@ def prepare_workers() -> None:
     if distributed.is_available() and distributed.is_initialized():
         if distributed.get_world_size() > 1:
             _mend_trainer()
-    elif _is_training_command() and launched_workers() > 1:
+    elif is_training() and launched_workers() > 1:
         raise InputError(
             f"a launcher started {launched_workers()} processes, but fairseq would train a copy of "
             "the model in each: take fairseq-train and one of this package's architectures "
             "(--arch), or give fairseq-hydra-train distributed_training.distributed_world_size."
         )
-
-
-def _is_training_command() -> bool:
-    path = PurePath(sys.argv[0] if sys.argv else "")
-    ours = path.name.startswith("fairseq-") or path.parent.name == "fairseq_cli"
-    return ours and "train" in path.name
 
 
 def _mend_trainer() -> None:

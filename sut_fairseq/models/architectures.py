@@ -16,7 +16,7 @@ from fairseq.models import (
     register_model_architecture,
 )
 
-from sut_fairseq._excepthook import is_hydra
+from sut_fairseq._excepthook import is_hydra, is_training
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 
@@ -24,6 +24,8 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models import universal_transformer  # noqa: F401
 
 logger = logging.getLogger(__name__)
+
+_PLAIN_CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy")
 
 Check = Callable[[Namespace], None]
 _CHECKS: dict[str, Check] = {}  # by model
@@ -200,18 +202,34 @@ def _settle_precision(arguments: Namespace) -> None:
                     f"{flag} needs a GPU, but there is none or --cpu is given: drop {flag}."
                 )
         if "amp" in given:
-            _warn_of_amp()
+            _warn_once(
+                "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
+                "--autocast bfloat16 instead."
+            )
     if "bf16" in given and find_spec("torch_xla") is None:
         arguments.tpu = False
 
 
+def _warn_of_plain_criterion(arguments: Namespace) -> None:
+    """Say what a training of experts lacks with fairseq's criterions, of which one is the default.
+
+    Called when all options of the model have values. Only a training has a criterion of its own.
+    """
+    if not is_training():
+        return
+    criterion = getattr(arguments, "criterion", None)
+    experts = (getattr(arguments, name, None) for name in ("attention_experts", "ffn_experts"))
+    if criterion in _PLAIN_CRITERIONS and any(number and number > 1 for number in experts):
+        _warn_once(
+            f"--criterion {criterion} has no auxiliary losses, so nothing keeps the experts in "
+            "use, and it logs neither their load nor depths: give --criterion "
+            "cross_entropy_with_auxiliary with --mutual-information-weight 0.001, say."
+        )
+
+
 @cache
-def _warn_of_amp() -> None:
-    """Say once that fairseq's --amp casts on GPUs only."""
-    logger.warning(
-        "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
-        "--autocast bfloat16 instead."
-    )
+def _warn_once(sentence: str) -> None:
+    logger.warning(sentence)
 
 
 def _is_on(arguments: Namespace, flag: str) -> bool:
@@ -253,6 +271,7 @@ def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
     for option, value in options.items():
         if not hasattr(arguments, option):
             setattr(arguments, option, value)
+    _warn_of_plain_criterion(arguments)
 
 
 for _name, _options in ARCHITECTURES.items():

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from sut_fairseq import _workers
 from sut_fairseq._workers import join_workers, prepare_workers
 from sut_fairseq.errors import InputError
-from sut_fairseq.models.architectures import _settle_precision, _warn_of_amp
+from sut_fairseq.models.architectures import _settle_precision, _warn_once
 
 LAUNCHED = dict(WORLD_SIZE="4", RANK="3", MASTER_ADDR="here", MASTER_PORT="29500")
 
@@ -197,10 +198,27 @@ def test_bf16_needs_no_tpu(environment: pytest.MonkeyPatch) -> None:
 
 
 def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    _warn_of_amp.cache_clear()
+    _warn_once.cache_clear()
     for _ in range(2):
         _settle_precision(Namespace(amp=True, cpu=True))
     assert [record.getMessage() for record in caplog.records] == [
         "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
         "--autocast bfloat16 instead."
     ]
+
+
+def test_experts_without_auxiliary_losses_are_warned_of(
+    caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch
+) -> None:
+    _warn_once.cache_clear()
+    for program, criterion, arch in (
+        ("sut-macs", "cross_entropy", "sut_tiny"),
+        ("fairseq-train", "cross_entropy_with_auxiliary", "sut_tiny"),
+        ("fairseq-train", "cross_entropy", "ut_tiny"),
+        ("fairseq-train", "cross_entropy", "sut_tiny"),
+    ):
+        assert not caplog.records
+        environment.setattr(_workers.sys, "argv", [program])
+        ARCH_CONFIG_REGISTRY[arch](Namespace(criterion=criterion, cpu=True))
+    (record,) = caplog.records
+    assert record.getMessage().startswith("--criterion cross_entropy has no auxiliary losses")
