@@ -164,7 +164,7 @@ def steps(
             kind, _, rest = variant.partition("_")
             module = _Attention(sizes, mixture=kind == "mixture", window=not rest)
         module = module.to(conditions.device)
-        result[variant] = layer_step(module, module, states, gradient, conditions)
+        result[variant] = layer_step(module, states, gradient, conditions)
     return result
 
 
@@ -211,10 +211,9 @@ def _add_mixture(report: Report, sizes: Sizes, length: int, conditions: Conditio
         timings,
         macs={name: 3 * sizes.tokens * sizes.macs(name, length) for name in variants},
         tokens=dict.fromkeys(variants, sizes.tokens),
+        peaks=peaks,
         suffix=f"_{length}",
     )
-    for name, peak in peaks.items():
-        report.variant(f"{name}_{length}")["peak_bytes"] = peak
     for name, other, own, meaning in (
         ("mixture_to_dense", "dense", "mixture", "throughput of mixture / dense attention"),
         (
@@ -261,11 +260,9 @@ def _add_geometric(report: Report, sizes: Sizes, length: int, conditions: Condit
     )
     peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
     timings = measure(variants, conditions, description=f"geometric attention, length {length}")
-    report.add_times(timings, suffix=f"_{length}")
+    report.add_times(timings, peaks=peaks, suffix=f"_{length}")
     for form in ("", "_causal"):
         ours, other = f"geometric{form}", f"softmax{form}"
-        report.variant(f"{ours}_{length}")["peak_bytes"] = peaks[ours]
-        report.variant(f"{other}_{length}")["peak_bytes"] = peaks[other]
         meaning = f"geometric / softmax attention{form.replace('_', ', ')}"
         report.add_ratio(
             f"{ours}_to_softmax_{length}", timings.ratio(ours, other), f"time of {meaning}"

@@ -115,7 +115,6 @@ def steps(
     return {
         name: layer_step(
             module,
-            module,
             states,
             gradients[shape.num_searches * shape.head_dim if name == VALUES else shape.embed_dim],
             conditions,
@@ -153,10 +152,9 @@ def add(
         timings,
         macs={name: 3 * tokens * one for name, one in macs.items()},
         tokens=dict.fromkeys(variants, tokens),
+        peaks=peaks,
         suffix=f"_{length}",
     )
-    for name, peak in peaks.items():
-        report.variant(f"{name}_{length}")["peak_bytes"] = peak
     for number in retrievals:
         name = f"compositional_{number}"
         at = f"{number}_{length}"

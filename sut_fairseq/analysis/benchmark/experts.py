@@ -121,8 +121,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     gradient = torch.randn_like(states)
     modules = _modules(sizes, conditions)
     variants: dict[str, Callable[[], object]] = {
-        name: layer_step(module, module, states, gradient, conditions)
-        for name, module in modules.items()
+        name: layer_step(module, states, gradient, conditions) for name, module in modules.items()
     }
     variants["gemm"] = _products(sizes, conditions)
     per_token = dict.fromkeys(variants, sizes.mixture_macs)

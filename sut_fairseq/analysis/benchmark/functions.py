@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -166,20 +167,12 @@ def _by_key(at: Setting, new: New) -> Pair:
     )
 
 
-def _geometric(at: Setting, new: New) -> Pair:
+def _geometric(at: Setting, new: New, *, causal: bool = False) -> Pair:
     positions = _positions(at)
+    ours = geometric_to_the_left if causal else geometric
     return Pair(
-        lambda scores: geometric(scores, None, positions),
-        lambda scores: geometric_reference(scores, None, positions),
-        (new(at.tokens // positions.numel(), at.num_heads, positions.numel(), 1, at.keys),),
-    )
-
-
-def _geometric_to_the_left(at: Setting, new: New) -> Pair:
-    positions = _positions(at)
-    return Pair(
-        lambda scores: geometric_to_the_left(scores, None, positions),
-        lambda scores: geometric_reference(scores, None, positions, causal=True),
+        lambda scores: ours(scores, None, positions),
+        lambda scores: geometric_reference(scores, None, positions, causal=causal),
         (new(at.tokens // positions.numel(), at.num_heads, positions.numel(), 1, at.keys),),
     )
 
@@ -193,7 +186,7 @@ FUNCTIONS: dict[str, Callable[[Setting, New], Pair]] = {
     "expert_output": _expert_output,
     "by_key": _by_key,
     "geometric": _geometric,
-    "geometric_to_the_left": _geometric_to_the_left,
+    "geometric_to_the_left": partial(_geometric, causal=True),
 }
 # Those whose cost depends on the number of keys.
 ATTENTION = ("by_key", "geometric", "geometric_to_the_left")
@@ -259,9 +252,7 @@ def _measure(report: Report, function: str, setting: str, conditions: Conditions
     conditions.synchronise()
     calls = 1 + int(_LEAST_TIME / max(clock() - start, 1e-6))
     timings = measure(steps, conditions, description=name, clock=clock, calls=calls)
-    report.add_times(timings)
-    for variant, peak in peaks.items():
-        report.variant(variant)["peak_bytes"] = peak
+    report.add_times(timings, peaks=peaks)
     passes = "forward and backward" if at.trains else "forward"
     report.add_ratio(
         name, timings.ratio(f"{name}_plain", name), f"time of the plain form / ours, {passes}"

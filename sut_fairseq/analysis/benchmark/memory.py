@@ -96,9 +96,7 @@ def _training_steps(sizes: Sizes, conditions: Conditions) -> dict[str, Step]:
 
 def _measure(report: Report, variants: dict[str, Step], conditions: Conditions) -> None:
     peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
-    report.add_times(measure(variants, conditions, description="memory"))
-    for name, peak in peaks.items():
-        report.variant(name)["peak_bytes"] = peak
+    report.add_times(measure(variants, conditions, description="memory"), peaks=peaks)
 
 
 def _peak(report: Report, variant: str) -> int:

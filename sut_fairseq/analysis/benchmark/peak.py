@@ -82,14 +82,8 @@ def peak_bytes(step: Step, conditions: Conditions) -> int:
     step()
     step.zero_gradients()
     if conditions.device.type == "cuda":
-        gc.collect()  # garbage freed during the step would distort the result
-        conditions.synchronise()
-        before = torch.cuda.memory_allocated(conditions.device)
-        torch.cuda.reset_peak_memory_stats(conditions.device)
-        step.forward_backward()
-        conditions.synchronise()
-        own = sum(tensor.untyped_storage().nbytes() for tensor in _distinct(step.tensors()))
-        return torch.cuda.max_memory_allocated(conditions.device) - before + own
+        added = _added_on_gpu(step, conditions)
+        return added + sum(t.untyped_storage().nbytes() for t in _distinct(step.tensors()))
     with LiveBytes(step.tensors()) as tracker:
         step.forward_backward()
     return tracker.peak
@@ -105,13 +99,7 @@ def added_bytes(step: Step, conditions: Conditions) -> int:
     step()
     step.clear_gradients()
     if conditions.device.type == "cuda":
-        gc.collect()
-        conditions.synchronise()
-        before = torch.cuda.memory_allocated(conditions.device)
-        torch.cuda.reset_peak_memory_stats(conditions.device)
-        step.forward_backward()
-        conditions.synchronise()
-        return torch.cuda.max_memory_allocated(conditions.device) - before
+        return _added_on_gpu(step, conditions)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with (
         _nothing_collected(),
@@ -131,6 +119,17 @@ def added_bytes(step: Step, conditions: Conditions) -> int:
         live += num_bytes
         peak = max(peak, live)
     return peak
+
+
+def _added_on_gpu(step: Step, conditions: Conditions) -> int:
+    """Greatest number of bytes that torch's allocator holds beyond those before the step."""
+    gc.collect()  # garbage freed during the step would distort the result
+    conditions.synchronise()
+    before = torch.cuda.memory_allocated(conditions.device)
+    torch.cuda.reset_peak_memory_stats(conditions.device)
+    step.forward_backward()
+    conditions.synchronise()
+    return torch.cuda.max_memory_allocated(conditions.device) - before
 
 
 @contextmanager

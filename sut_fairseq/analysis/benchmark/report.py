@@ -97,7 +97,7 @@ class Report:
         *,
         macs: Mapping[str, int] | None = None,
         tokens: Mapping[str, int] | None = None,
-        prefix: str = "",
+        peaks: Mapping[str, int] | None = None,
         suffix: str = "",
     ) -> None:
         """Add the variants of one measurement.
@@ -106,16 +106,19 @@ class Report:
             timings: their times.
             macs: MACs of one run of a variant, where known.
             tokens: number of tokens that one run of a variant handles, where known.
-            prefix, suffix: put around their names.
+            peaks: peak memory of a variant in bytes, where known.
+            suffix: put after their names.
         """
         for name in timings.seconds:
-            entry: dict[str, Any] = self.variant(f"{prefix}{name}{suffix}")
+            entry: dict[str, Any] = self.variant(f"{name}{suffix}")
             entry.update(timings.summary(name))
             if macs is not None and name in macs:
                 entry["macs"] = macs[name]
                 entry["gmacs_per_second"] = macs[name] / timings.median(name) / 1e9
             if tokens is not None and name in tokens:
                 entry["tokens_per_second"] = tokens[name] / timings.median(name)
+            if peaks is not None and name in peaks:
+                entry["peak_bytes"] = peaks[name]
 
     def variant(self, name: str) -> dict[str, Any]:
         """The entry of a variant, to be added to."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sut_fairseq import losses
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.analysis.depth import stacks
-from sut_fairseq.statistics import RouterCalls, route_statistics
+from sut_fairseq.statistics import route_statistics
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,11 @@ class Step:
         yield from (tensor for tensor in self.inputs if tensor.requires_grad)
 
 
-Layer = Callable[[Tensor], "tuple[Tensor, RouterCalls | None]"]
-
-
-def layer_step(
-    module: nn.Module, layer: Layer, states: Tensor, gradient: Tensor, conditions: Conditions
-) -> Step:
+def layer_step(layer: nn.Module, states: Tensor, gradient: Tensor, conditions: Conditions) -> Step:
     """A step of one layer by itself.
 
     Args:
-        module: the layer.
-        layer: calls it: states to a result and, if it routes, its router's calls, whose mutual
+        layer: from states to a result and, if it routes, its router's calls, whose mutual
             information is differentiated, too, as in training.
         states: the layer's input, of any shape; gets a gradient too.
         gradient: gradient of the result, of its shape.
@@ -92,7 +86,7 @@ def layer_step(
             gradients.append(None)
         return outputs, gradients
 
-    return Step(module, forward, (states,))
+    return Step(layer, forward, (states,))
 
 
 def training_step(
