@@ -18,7 +18,7 @@ from sut_fairseq.analysis.benchmark import compositional, geometric
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.peers import options_of
 from sut_fairseq.analysis.benchmark.report import Report, refuse_changed, size
-from sut_fairseq.analysis.benchmark.steps import Step, layer_step
+from sut_fairseq.analysis.benchmark.steps import Step, WholeSentences, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.errors import check, check_choice
 from sut_fairseq.modules.attention.core import AttentionCore
@@ -26,10 +26,8 @@ from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
-from sut_fairseq.modules.attention.whole import attend_within
 from sut_fairseq.modules.initialization import xavier_linear
 from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.statistics import RouterCalls
 
 REPETITIONS = 10
 
@@ -90,30 +88,21 @@ class Sizes:
         return products + queries_and_output + 2 * self.embed_dim * inner
 
 
-class _Attention(nn.Module):
-    """An attention kind of this package on whole sentences, as the depth loop calls it."""
-
-    def __init__(self, sizes: Sizes, *, mixture: bool, window: bool) -> None:
-        super().__init__()
-        num_heads = sizes.num_heads if mixture else sizes.query_heads
-        positions = RelativeWindow(num_heads, sizes.head_dim, sizes.window) if window else None
-        core = AttentionCore(positions=positions)
-        shape: dict[str, Any] = dict(
-            embed_dim=sizes.embed_dim,
-            source_dim=sizes.embed_dim,
-            num_heads=num_heads,
-            head_dim=sizes.head_dim,
-        )
-        router = Router(sizes.embed_dim, sizes.num_experts, sizes.top_k)
-        self.attention: Attention = (
-            MixtureAttention(core, router, **shape)
-            if mixture
-            else MultiheadAttention(core, **shape)
-        )
-
-    def forward(self, states: Tensor) -> tuple[Tensor, RouterCalls | None]:
-        """Attend within the sentences of `(batch, length, embed_dim)`."""
-        return attend_within(self.attention, states)
+def _attention(sizes: Sizes, *, mixture: bool, window: bool) -> Attention:
+    """An attention kind of this package."""
+    num_heads = sizes.num_heads if mixture else sizes.query_heads
+    positions = RelativeWindow(num_heads, sizes.head_dim, sizes.window) if window else None
+    core = AttentionCore(positions=positions)
+    shape: dict[str, Any] = dict(
+        embed_dim=sizes.embed_dim,
+        source_dim=sizes.embed_dim,
+        num_heads=num_heads,
+        head_dim=sizes.head_dim,
+    )
+    if not mixture:
+        return MultiheadAttention(core, **shape)
+    router = Router(sizes.embed_dim, sizes.num_experts, sizes.top_k)
+    return MixtureAttention(core, router, **shape)
 
 
 class _TorchAttention(nn.Module):
@@ -162,7 +151,8 @@ def steps(
             module = _TorchAttention(sizes)
         else:
             kind, _, rest = variant.partition("_")
-            module = _Attention(sizes, mixture=kind == "mixture", window=not rest)
+            attention = _attention(sizes, mixture=kind == "mixture", window=not rest)
+            module = WholeSentences(attention)
         module = module.to(conditions.device)
         result[variant] = layer_step(module, states, gradient, conditions)
     return result

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 
 from sut_fairseq.analysis.benchmark.peak import peak_bytes
 from sut_fairseq.analysis.benchmark.report import Report
-from sut_fairseq.analysis.benchmark.steps import Step, layer_step
+from sut_fairseq.analysis.benchmark.steps import Step, WholeSentences, layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
 from sut_fairseq.modules.attention.compositional import CompositionalAttention
 from sut_fairseq.modules.attention.core import AttentionCore
-from sut_fairseq.modules.attention.interface import Attention
 from sut_fairseq.modules.attention.multihead import MultiheadAttention
-from sut_fairseq.modules.attention.whole import attend_within
 from sut_fairseq.modules.initialization import xavier_linear
 
 MULTIHEAD, WEIGHED, VALUES = "multihead", "multihead_weights", "multihead_values"
@@ -51,19 +49,6 @@ class Shape:
         return multihead + retrievals * values + chosen
 
 
-class _Whole(nn.Module):
-    """An attention kind on whole sentences, as the depth loop calls it."""
-
-    def __init__(self, attention: Attention, *, forms_weights: bool = False) -> None:
-        super().__init__()
-        self.attention = attention
-        # A `look` callback rules out torch's fused kernels, which never form the weights.
-        self.look = (lambda *seen: None) if forms_weights else None
-
-    def forward(self, states: Tensor) -> tuple[Tensor, None]:
-        return attend_within(self.attention, states, self.look)[0], None
-
-
 class _Values(nn.Module):
     """The value part of multi-head attention: V = X W_v, and weights times V."""
 
@@ -91,11 +76,11 @@ def steps(
     heads = MultiheadAttention(AttentionCore(), num_heads=shape.num_searches, **sizes)
     weights = torch.randn(batch, shape.num_searches, length, length, device=device).softmax(dim=-1)
     modules: dict[str, nn.Module] = {
-        MULTIHEAD: _Whole(heads),
-        WEIGHED: _Whole(heads, forms_weights=True),
+        MULTIHEAD: WholeSentences(heads),
+        WEIGHED: WholeSentences(heads, forms_weights=True),
         VALUES: _Values(shape, weights),
         **{
-            f"compositional_{number}": _Whole(
+            f"compositional_{number}": WholeSentences(
                 CompositionalAttention(
                     AttentionCore(),
                     num_searches=shape.num_searches,

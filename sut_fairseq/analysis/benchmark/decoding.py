@@ -11,7 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.benchmark.peers import equal_transformer, own_model
-from sut_fairseq.analysis.benchmark.report import NO_PATH, Report, refuse_changed, size
+from sut_fairseq.analysis.benchmark.report import NO_PATH, Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
 from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, units_with_threshold
 from sut_fairseq.analysis.untrained import random_batch
@@ -82,7 +82,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         decoded = decoded.to(conditions.device)
         return SequenceGenerator([decoded], task.target_dictionary, **options)
 
-    variants = _at_thresholds(model, generator(model), batches, sizes, conditions)
+    variants = _at_thresholds(report, model, generator(model), batches, sizes)
     variants["transformer"] = _search(generator(transformer), batches, conditions)
     _measure(report, model, variants, sizes, conditions)
 
@@ -103,23 +103,24 @@ def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     search = SequenceGenerator(
         [model.to(conditions.device)], task.target_dictionary, beam_size=sizes.beam
     )
-    variants = _at_thresholds(model, search, batches, sizes, conditions)
+    variants = _at_thresholds(report, model, search, batches, sizes)
     _measure(report, model, variants, sizes, conditions)
 
 
 def _at_thresholds(
+    report: Report,
     model: Any,
     search: SequenceGenerator,
     batches: Sequence[Mapping[str, Any]],
     sizes: Sizes,
-    conditions: Conditions,
 ) -> dict[str, Callable[[], int]]:
     """Beam search with one model at each threshold; the first variant is named after the model.
 
     A model that does not halt is measured once.
     """
+    conditions = report.conditions
     if not units_with_threshold(model):
-        refuse_changed(sizes, ["thresholds"], "the model does not halt by stick-breaking")
+        report.leave_out("thresholds", reason="the model does not halt by stick-breaking")
         return {_own_name(sizes): _search(search, batches, conditions)}
     variants: dict[str, Callable[[], int]] = {}
     for number, threshold in enumerate(sizes.thresholds):
@@ -159,8 +160,6 @@ def _measure(
     sizes: Sizes,
     conditions: Conditions,
 ) -> None:
-    if not units_with_threshold(model):
-        report.leave_out("thresholds", reason="the model does not halt by stick-breaking")
     tokens = {}
     for name, decode in variants.items():
         with count_depth(model) as statistics:

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from sut_fairseq import losses
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.analysis.depth import stacks
-from sut_fairseq.statistics import route_statistics
+from sut_fairseq.modules.attention.interface import Attention
+from sut_fairseq.modules.attention.whole import attend_within
+from sut_fairseq.statistics import RouterCalls, route_statistics
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,31 @@ class Step:
         yield from (tensor for tensor in self.inputs if tensor.requires_grad)
 
 
+class WholeSentences(nn.Module):
+    """An attention kind on whole sentences, as the depth loop calls it.
+
+    Args:
+        attention: the kind.
+        forms_weights: whether the weights must be formed, which torch's fused kernels never do.
+    """
+
+    def __init__(self, attention: Attention, *, forms_weights: bool = False) -> None:
+        super().__init__()
+        self.attention = attention
+        # A `look` callback rules out the fused kernels.
+        self.look = (lambda *seen: None) if forms_weights else None
+
+    def forward(self, states: Tensor) -> tuple[Tensor, RouterCalls | None]:
+        """Attend within the sentences of `(batch, length, embed_dim)`."""
+        return attend_within(self.attention, states, self.look)
+
+
 def layer_step(layer: nn.Module, states: Tensor, gradient: Tensor, conditions: Conditions) -> Step:
     """A step of one layer by itself.
 
     Args:
-        layer: from states to a result and, if it routes, its router's calls, whose mutual
-            information is differentiated, too, as in training.
+        layer: maps states to a result and, if it routes, its router's calls, whose mutual
+            information is differentiated too, as in training.
         states: the layer's input, of any shape; gets a gradient too.
         gradient: gradient of the result, of its shape.
         conditions: device and dtype.
