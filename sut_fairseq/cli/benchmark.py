@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sut_data.command_line import Parser, seed
+from sut_data.command_line import Parser, seed, whole_number
 from sut_data.tables import table
 from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq.analysis.benchmark import (
@@ -25,8 +25,8 @@ from sut_fairseq.analysis.benchmark import (
 )
 from sut_fairseq.analysis.benchmark.timing import Conditions
 from sut_fairseq.cli import _plan
-from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command
-from sut_fairseq.errors import InputError, check, check_choice
+from sut_fairseq.cli._command import add_user_dir, print_json, run_command
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.files import find_checkpoint
 
 _SUBJECTS: dict[str, tuple[Any, str]] = {
@@ -144,7 +144,7 @@ def _add_sizes(parser: argparse.ArgumentParser, kind: Any) -> None:
         shown = " ".join(map(str, default)) if several else default
         group.add_argument(
             flag,
-            type=one.metadata["kind"],
+            type=whole_number if one.metadata["kind"] is int else one.metadata["kind"],
             default=default,
             nargs="+" if several else None,
             metavar={int: "N", float: "X"}.get(one.metadata["kind"], "NAME"),
@@ -155,21 +155,22 @@ def _add_sizes(parser: argparse.ArgumentParser, kind: Any) -> None:
 def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
     """The flags that all subjects share."""
     group = parser.add_argument_group("how to measure")
-    group.add_argument(
-        "--device", default="cpu", metavar="NAME", help="cpu or cuda (default: %(default)s)"
-    )
+    group.add_argument("--device", default="cpu", choices=_DEVICES, help="default: %(default)s")
     group.add_argument(
         "--dtype",
         default="float32",
-        metavar="NAME",
-        help="float32, or bfloat16 or float16 under autocast (default: %(default)s)",
+        choices=_DTYPES,
+        help="bfloat16 and float16: under autocast (default: %(default)s)",
     )
     group.add_argument(
-        "--threads", type=int, metavar="N", help="threads on the CPU (default: torch's own choice)"
+        "--threads",
+        type=whole_number,
+        metavar="N",
+        help="threads on the CPU (default: torch's own choice)",
     )
     group.add_argument(
         "--repetitions",
-        type=int,
+        type=whole_number,
         default=repetitions,
         metavar="N",
         help="how often each variant is measured (default: %(default)s)",
@@ -182,15 +183,11 @@ def _add_conditions(parser: argparse.ArgumentParser, repetitions: int) -> None:
 
 
 def _main(argv: Sequence[str] | None) -> None:
-    parser = make_parser()
-    arguments, others = parser.parse_known_args(argv)
+    arguments, others = make_parser().parse_known_args(argv)
     if arguments.subject == "plan":
         _plan.run(arguments, others)
         return
-    if getattr(arguments, "preset", None):
-        arguments, others = make_parser(arguments.preset).parse_known_args(argv)
-    if others:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    arguments = make_parser(getattr(arguments, "preset", None)).parse_args(argv)
     subject, _ = _SUBJECTS[arguments.subject]
     sizes = _sizes(subject.Sizes, arguments)
     conditions = _conditions(arguments)
@@ -221,28 +218,20 @@ def _sizes(kind: Any, arguments: argparse.Namespace) -> Any:
     for name, value in values.items():
         if isinstance(value, list):
             values[name] = tuple(value)
-        for number in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(number, int) and not isinstance(number, bool):
-                check(number >= 1, "--" + name.replace("_", "-"), "at least 1", number)
     path, data = values.get("path"), values.get("data")
     if data is not None and path is None:
         raise InputError("--data needs a trained model: give --path CHECKPOINT.")
     if path is not None:
         if data is None:
             raise InputError("--path needs sentences to run the model on: give --data DATA-BIN.")
-        values["path"] = path = str(find_checkpoint(Path(path)))
-        load_checkpoint(path, lazy=True)  # refuses any other file with a clear message
+        values["path"] = str(find_checkpoint(Path(path)))
     return kind(**values)
 
 
 def _conditions(arguments: argparse.Namespace) -> Conditions:
-    check_choice("--device", arguments.device, _DEVICES)
-    check_choice("--dtype", arguments.dtype, _DTYPES)
     if arguments.device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda needs a GPU, but torch finds none: use --device cpu.")
-    check(arguments.repetitions >= 1, "--repetitions", "at least 1", arguments.repetitions)
     if arguments.threads is not None:
-        check(arguments.threads >= 1, "--threads", "at least 1", arguments.threads)
         requirement = f"at most {_MOST_THREADS:,}"
         check(arguments.threads <= _MOST_THREADS, "--threads", requirement, arguments.threads)
     return Conditions(
