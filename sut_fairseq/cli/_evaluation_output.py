@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,46 +53,36 @@ def draw(result: dict[str, Any], path: Path) -> None:
         )
 
 
+_TWO, _PER_CENT = "{:.2f}".format, "{:.2f} %".format
+# Key of a value in a row, heading and format of its column; empty columns are left out.
+_SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("mode", "mode", str),
+    ("alpha_threshold", "threshold", str),
+    ("group", "group", str),
+    ("sentences", "sentences", "{:,}".format),
+    ("percent", "", _PER_CENT),
+    ("published", "published", "{:g} %".format),
+    ("before_eos", "before <eos>", _PER_CENT),
+    ("attention_loss", "attention loss", "{:.3f}".format),
+    ("encoder_depth", "encoder depth", _TWO),
+    ("decoder_depth", "decoder depth", _TWO),
+    ("skipped", "skipped", lambda share: f"{100 * share:.1f} %"),
+    ("seconds", "seconds", _TWO),
+    ("macs", "MACs per pair", lambda macs: f"{macs / 1e6:.2f} M"),
+    ("same_conjuncts", "same conjuncts", _PER_CENT),
+    ("bleu", "BLEU on tokens", _TWO),
+)
+
+
 def print_table(result: dict[str, Any]) -> None:
     """Print the rows as a table, then the confusion table."""
     rows = result["rows"]
-    header = {
-        "mode": "mode",
-        "alpha_threshold": "threshold",
-        "group": result["by"] or "group",
-        "sentences": "sentences",
-        "percent": result["measure"],
-        "published": "published",
-        "before_eos": "before <eos>",
-        "attention_loss": "attention loss",
-        "encoder_depth": "encoder depth",
-        "decoder_depth": "decoder depth",
-        "skipped": "skipped",
-        "seconds": "seconds",
-        "macs": "MACs per pair",
-        "same_conjuncts": "same conjuncts",
-        "bleu": "BLEU on tokens",
-    }
-    shown = [key for key in header if any(row.get(key) is not None for row in rows)]
-    form = {
-        "sentences": "{:,}".format,
-        "percent": "{:.2f} %".format,
-        "published": "{:g} %".format,
-        "same_conjuncts": "{:.2f} %".format,
-        "before_eos": "{:.2f} %".format,
-        "attention_loss": "{:.3f}".format,
-        "encoder_depth": "{:.2f}".format,
-        "decoder_depth": "{:.2f}".format,
-        "bleu": "{:.2f}".format,
-        "seconds": "{:.2f}".format,
-        "macs": lambda macs: f"{macs / 1e6:.2f} M",
-        "skipped": lambda share: f"{100 * share:.1f} %",
-    }
-    lines = [[header[key] for key in shown]]
-    lines += [
-        [form.get(key, str)(row[key]) if row.get(key) is not None else "" for key in shown]
-        for row in rows
-    ]
+    shown = [one for one in _SHOWN if any(row.get(one[0]) is not None for row in rows)]
+    named = {"group": result["by"], "percent": result["measure"]}
+    lines = [[named.get(key) or heading for key, heading, _ in shown]]
+    for row in rows:
+        cells = ((row.get(key), form) for key, _, form in shown)
+        lines.append(["" if cell is None else form(cell) for cell, form in cells])
     print(table(lines, ">"))
     if "confusion" in result:
         labels = list(result["confusion"])
