@@ -15,7 +15,7 @@ from sut_data.command_line import refuse, whole_number
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
-from sut_fairseq.cli._command import add_user_dir, load_checkpoint
+from sut_fairseq.cli._command import add_user_dir
 from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_training import clock
 from sut_fairseq.errors import InputError
@@ -203,7 +203,6 @@ def by_groups(
 def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> None:
     """Mean absolute errors of a model of the contextual retrieval task."""
     checkpoint, begun = evaluating.checkpoint_of(run, record, experiment), records.stamp()
-    load_checkpoint(checkpoint)  # refuses any other file with a clear message
     model, task = trained.load(str(checkpoint), {})
     retrieval.check_task(model, task)
     sets = sum(len(found) > 0 for found in task.combinations.values()) * task.cfg.evaluation_sets

@@ -14,6 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from sut_data.tables import table
 from sut_fairseq.cli import average, bleu, macs
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments import reading
@@ -83,17 +84,12 @@ def evaluate(
         InputError: for unsuitable folders, or if a part of the evaluation fails.
     """
     reference = data / "text" / f"{options.subset}.tgt"
-    sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
-    there = ", ".join(name for name in sets if not name.endswith(".raw"))
-    if there and not reference.is_file():
-        raise InputError(
-            f"--data {data} has no set `{options.subset}`: name one of {there} with --subset."
-        )
     if not reference.is_file():
-        raise InputError(
-            f"--data {data} has no text/{options.subset}.tgt: make the folder with `sut-prepare` "
-            "first, and name one of its sets with --subset."
-        )
+        sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
+        there = ", ".join(name for name in sets if not name.endswith(".raw"))
+        unprepared = "make the folder with `sut-prepare` first, and name one of its sets"
+        remedy = f"name one of {there}" if there else unprepared
+        raise InputError(f"--data {data} has no set `{options.subset}`: {remedy} with --subset.")
     if not checkpoints.is_dir():
         raise InputError(
             f"--checkpoints {checkpoints} is not a folder: name the --save-dir of the training."
@@ -272,6 +268,4 @@ def _print_table(document: dict[str, Any], published: dict[str, str]) -> None:
     for stack, halting in cost.get("halting", {}).items():
         skipped = f"{100 * halting['skipped']:.1f} % skipped"
         rows.append((f"{stack} steps per token", f"{halting['depth']:.2f}", skipped))
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    for name, value, remark in rows:
-        print(f"{name:<{widths[0]}}  {value:>{widths[1]}}  {remark}".rstrip())
+    print(table(rows, "<><"))
