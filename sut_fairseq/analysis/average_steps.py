@@ -119,7 +119,7 @@ def groups(
         InputError: if there is no such column.
     """
     if by != LENGTH:
-        yield from groups_of(task, task.cfg.data, split, by, numbers)
+        yield from groups_of(task, split, by, numbers)
         return
     sizes = task.dataset(split).src_sizes
     for size in sorted({int(sizes[number]) for number in numbers}):

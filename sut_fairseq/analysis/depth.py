@@ -56,6 +56,12 @@ def units_with_threshold(model: nn.Module) -> list[StickBreakingHalting]:
     return [module for module in model.modules() if isinstance(module, StickBreakingHalting)]
 
 
+def threshold_of(model: nn.Module) -> float | None:
+    """The halting threshold of a model; None if nothing halts by a threshold."""
+    units = units_with_threshold(model)
+    return units[0].alpha_threshold if units else None
+
+
 def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
     """Let the halting units of a built model stop tokens at `alpha_threshold`; inf: never."""
     for unit in units_with_threshold(model):

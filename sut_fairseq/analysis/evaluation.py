@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -148,9 +147,7 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
     return ask
 
 
-def by_search(
-    model: Any, task: tasks.FairseqTask, *, beam: int = 1, max_len: int = 200, lenpen: float = 1.0
-) -> Ask:
+def by_search(model: Any, task: tasks.FairseqTask, *, beam: int = 1, max_len: int = 200) -> Ask:
     """Let the model generate; an answer is right if it equals the reference word by word.
 
     No answer equals a reference with an unknown word. Depth counts all hypotheses of the beam. With
@@ -160,13 +157,12 @@ def by_search(
         model, task: a trained model and its task.
         beam: hypotheses in beam search; 1: greedy search.
         max_len: greatest number of generated tokens.
-        lenpen: exponent of the length that scores are divided by.
     """
     words = task.target_dictionary
     if isinstance(task, GoldAttentionTask) and beam == 1:
         return lambda batch: _with_measures(task.search(model, batch, max_len), words)
-    options = {"beam": beam, "max_len_a": 0, "max_len_b": max_len, "lenpen": lenpen}
-    search = task.build_generator([model], Namespace(**{**asdict(GenerationConfig()), **options}))
+    options = GenerationConfig(beam=beam, max_len_a=0, max_len_b=max_len)
+    search = task.build_generator([model], options)
 
     def ask(batch: dict[str, Any]) -> list[Answer]:
         found = task.inference_step(search, [model], batch)
@@ -196,14 +192,12 @@ def _compare(tokens: Tensor, target: Tensor, words: Any) -> Answer:
 
 
 def groups_of(
-    task: tasks.FairseqTask, data: str, split: str, by: str | None, numbers: Sequence[int]
+    task: tasks.FairseqTask, split: str, by: str | None, numbers: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
     """Group sentences by a column, in the order of its values; without one, all in one group.
 
     Args:
-        task: with its split loaded.
-        data: the prepared folder, which holds the columns; of several, joined as in fairseq, the
-            first.
+        task: with its split loaded; its data folder holds the columns (of several, the first).
         split: name of the split.
         by: `source_length`, `target_length` (in tokens, without those that mark begin and end), or
             a column of the folder.
@@ -224,7 +218,7 @@ def groups_of(
                 marks = task.BOUNDARY_TOKENS
         values = [str(int(size) - marks) for size in sizes]
     else:
-        values = read_column(split_paths(data)[0], split, by, len(dataset), LENGTHS)
+        values = read_column(split_paths(task.cfg.data)[0], split, by, len(dataset), LENGTHS)
         if "all" in values:
             raise InputError(
                 f"the column `{by}` has the value `all`, which stands for the whole set here: give "

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from sut_data.text.tokenization import TextSide
 from sut_fairseq.analysis.complexity import count_pair
-from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
+from sut_fairseq.analysis.depth import set_threshold, threshold_of
 from sut_fairseq.analysis.traces import StackTrace, looked_at, trace
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.tasks.labels import LabelTask
@@ -99,16 +98,14 @@ class Reader:
         self.labels = isinstance(task, LabelTask)
         self.beam = beam
         longest = min(max_len, model.max_positions()[1] - 1)
-        options = {"beam": beam, "max_len_a": 0, "max_len_b": longest}
-        settings = Namespace(**{**asdict(GenerationConfig()), **options})
-        self.search = task.build_generator([model], settings)
+        options = GenerationConfig(beam=beam, max_len_a=0, max_len_b=longest)
+        self.search = task.build_generator([model], options)
         model.eval()
 
     @property
     def alpha_threshold(self) -> float | None:
         """The current threshold of the model; None if no halting unit uses one."""
-        units = units_with_threshold(self.model)
-        return units[0].alpha_threshold if units else None
+        return threshold_of(self.model)
 
     @alpha_threshold.setter
     def alpha_threshold(self, value: float) -> None:

@@ -108,7 +108,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     with waiting("loading the split"):
         numbers = trained.load_split(task, split, arguments.max_sentences)
     evaluation.check_lengths(task, model, split, numbers)
-    groups = list(evaluation.groups_of(task, task.cfg.data, split, arguments.by, numbers))
+    groups = list(evaluation.groups_of(task, split, arguments.by, numbers))
     if most := num_rows(arguments):
         groups = evaluation.in_ranges(groups, most)
     names = dict.fromkeys([*(name for name, _ in groups), "all"])

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm import tqdm
 
 from sut_data.text.tokenization import TextSide
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
+from sut_fairseq.analysis.depth import set_threshold, threshold_of
 from sut_fairseq.analysis.sentences import Reader
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.inference.batching import encoded_batches
@@ -118,7 +118,7 @@ class Model:
     @property
     def alpha_threshold(self) -> float | None:
         """The default halting threshold of calls; None if nothing halts by a threshold."""
-        return _threshold(self.model)
+        return threshold_of(self.model)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ class Model:
         """
         search = Search(beam, lenpen, max_len_a, max_len_b, max_tokens, batch_size)
         model = self._copy(alpha_threshold)
-        threshold = _threshold(model)
+        threshold = threshold_of(model)
         results = [
             replace(self._text.read(line), alpha_threshold=threshold) for line in _listed(lines)
         ]
@@ -357,11 +357,6 @@ class Model:
         """The number of each line, and the log-probability of each label, `(num_labels,)`."""
         for numbers, batch in encoded_batches(self.task, results, Search(), self.device):
             yield from zip(numbers, self.task.label_scores([model], batch).cpu())
-
-
-def _threshold(model: nn.Module) -> float | None:
-    units = units_with_threshold(model)
-    return units[0].alpha_threshold if units else None
 
 
 def _progress(items: Iterable[Item], doing: str, total: int) -> Iterable[Item]:
