@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.analysis.countable import check_model
+from sut_fairseq.analysis.countable import check_model, not_counted
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED, BatchCounter
+from sut_fairseq.analysis.traces import evaluating
 from sut_fairseq.errors import InputError
 from sut_fairseq.statistics import HaltingStatistics
 
@@ -59,7 +60,7 @@ def count(
 
     Args:
         model: an encoder-decoder model or a classifier of this package, or fairseq's Transformer
-            or LSTM; put into evaluation mode.
+            or LSTM; its mode is kept.
         batches: each with `src_tokens` `(batch, src_len)`, `src_lengths` `(batch,)` and, but for a
             language model, `prev_output_tokens` `(batch, tgt_len)`, without padding, so that a
             sentence costs in a batch what it costs alone (`without_padding` makes such batches),
@@ -67,32 +68,29 @@ def count(
         training: count the forward pass of training, which for some models has fewer steps.
 
     Raises:
-        RuntimeError: if ptflops fails.
-        InputError: if the model has layers that no hook here knows.
+        InputError: if ptflops fails, or the model has layers that no hook here knows.
     """
     check_model(model)
-    # fairseq's Transformer layers take a fused path that no hook sees unless they have been in
-    # training mode before; ptflops switches to evaluation mode itself.
-    model.train()
     result = Complexity(params=sum(p.numel() for p in model.parameters()))
-    for batch in batches:
-        counter = BatchCounter(model, batch, training)
-        macs = counter.run()
-        if sum(counter.by_part.values()) != macs:
-            raise InputError(
-                f"`{type(model).__name__}` has layers that are not counted here; `sut-macs` counts "
-                "the models of this package and fairseq's Transformer and LSTM."
-            )
-        result.macs += macs
-        result.by_part.update(counter.by_part)
-        result.by_kind.update(counter.by_kind)
-        for stack, statistics in counter.halting.items():
-            before = result.halting.get(stack)
-            result.halting[stack] = statistics if before is None else before + statistics
-        result.sentences += batch["src_tokens"].shape[0]
-        result.source_tokens += batch["src_tokens"].numel()
-        if "prev_output_tokens" in batch:
-            result.target_tokens += batch["prev_output_tokens"].numel()
+    with evaluating(model):
+        # fairseq's Transformer layers take a fused path that no hook sees unless they have been in
+        # training mode before; ptflops switches to evaluation mode itself.
+        model.train()
+        for batch in batches:
+            counter = BatchCounter(model, batch, training)
+            macs = counter.run()
+            if sum(counter.by_part.values()) != macs:
+                raise not_counted(type(model))
+            result.macs += macs
+            result.by_part.update(counter.by_part)
+            result.by_kind.update(counter.by_kind)
+            for stack, statistics in counter.halting.items():
+                before = result.halting.get(stack)
+                result.halting[stack] = statistics if before is None else before + statistics
+            result.sentences += batch["src_tokens"].shape[0]
+            result.source_tokens += batch["src_tokens"].numel()
+            if "prev_output_tokens" in batch:
+                result.target_tokens += batch["prev_output_tokens"].numel()
     return result
 
 
@@ -100,17 +98,14 @@ def count_pair(model: nn.Module, source: Tensor, target: Tensor, eos: int) -> Co
     """`count` of one sentence pair; None for a model with layers that cannot be counted.
 
     Args:
-        model: see `count`; its mode is kept.
+        model: see `count`.
         source, target: tokens, `(length,)`, both ending in `eos`.
         eos: index of the end-of-sentence symbol.
     """
-    training = model.training
     try:
         return count(model, without_padding([(source, target)], eos))
-    except (InputError, RuntimeError):
+    except InputError:
         return None
-    finally:
-        model.train(training)
 
 
 def without_padding(

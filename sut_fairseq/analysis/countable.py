@@ -34,10 +34,15 @@ def check_kind(kind: type[nn.Module]) -> None:
         InputError: naming the class of the model.
     """
     if kind.__module__.startswith("fairseq.") and kind not in _OF_FAIRSEQ:
-        raise InputError(
-            f"`{kind.__name__}` has layers that are not counted here; `sut-macs` counts "
-            "the models of this package and fairseq's Transformer and LSTM."
-        )
+        raise not_counted(kind)
+
+
+def not_counted(kind: type[nn.Module]) -> InputError:
+    """The error for a model with layers that no hook here knows."""
+    return InputError(
+        f"`{kind.__name__}` has layers that are not counted here; `sut-macs` counts "
+        "the models of this package and fairseq's Transformer and LSTM."
+    )
 
 
 def check_model(model: nn.Module) -> None:

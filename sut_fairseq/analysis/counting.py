@@ -18,6 +18,7 @@ from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
 from torch import Tensor, nn
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.modules.attention.compositional import ValueScores
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUDecoder
@@ -104,9 +105,9 @@ class BatchCounter(nn.Module):
         """Count the batch and return its MACs in the paper convention.
 
         Raises:
-            RuntimeError: if ptflops fails.
+            InputError: if the model or ptflops fails.
         """
-        with _one_at_a_time, torch.no_grad():
+        with _one_at_a_time:
             macs, _ = get_model_complexity_info(
                 self,
                 (1,),
@@ -120,8 +121,11 @@ class BatchCounter(nn.Module):
                 backend_specific_config={"count_functional": False},
             )
         if self.error is not None or macs is None:
-            reason = " ".join(f"{type(self.error)}: {self.error}".split())
-            raise RuntimeError(f"ptflops could not count this model: {reason}") from self.error
+            reason = "see what it printed above"
+            if self.error is not None:  # many an exception has no text besides its type
+                words = f"{type(self.error).__name__}: {self.error}".split()
+                reason = " ".join(words).rstrip(":.")
+            raise InputError(f"ptflops could not count this model: {reason}.") from self.error
         return int(macs)
 
     def forward(self, placeholder: Tensor) -> None:

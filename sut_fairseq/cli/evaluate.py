@@ -170,7 +170,6 @@ def _macs(model: Any, task: tasks.FairseqTask, split: str, number: int) -> int:
         for batch in without_padding(pairs, task.target_dictionary.eos())
     ]
     counted = count(model, tqdm(batches, desc="MACs", unit="batch", disable=None))
-    model.eval()
     return round(counted.macs_full / counted.sentences)
 
 

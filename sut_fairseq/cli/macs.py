@@ -150,10 +150,7 @@ def run(argv: Sequence[str] | None) -> None:
             lengths["tgt_len"] = 1  # a label
         batches = [untrained.random_batch(model, task, **lengths)]
     progress = tqdm(batches, desc="counting", unit="batch", disable=None)
-    try:
-        result = report(count(model, progress))
-    except RuntimeError as error:
-        raise InputError(str(error)) from error
+    result = report(count(model, progress))
     if arguments.json:
         print_json(result)
     else:

@@ -220,9 +220,19 @@ def test_a_failure_inside_ptflops_is_an_error(
 ) -> None:
     model = small_model()
     (pair,) = without_padding([(torch.arange(4, 11), torch.tensor([4, 999, 2]))], eos=2)
-    with pytest.raises(RuntimeError, match="ptflops could not count this model: .*out of range"):
+    model.encoder.eval()
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(InputError, match="count this model: IndexError: .*out of range"):
         count(model, [pair])
+    assert [module.training for module in model.modules()] == modes
     assert capsys.readouterr() == ("", "")
+
+    def fail(**_: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(model, "forward", fail)
+    with pytest.raises(InputError, match="count this model: NotImplementedError.$"):
+        count(model, [pair])
 
     monkeypatch.setattr(counting, "get_model_complexity_info", lambda *_, **__: (None, None))
     assert main(["--arch", "sut_tiny", "--vocab-size", "24"]) == 2

@@ -70,14 +70,9 @@ def plain_criterion(task: Any) -> nn.Module:
 
 
 def macs_of_pair(model: nn.Module, task: Any, *, src_len: int, tgt_len: int) -> int:
-    """MACs of a forward pass for one pair of sentences, attention products included.
-
-    The model is left in training mode.
-    """
+    """MACs of a forward pass for one pair of sentences, attention products included."""
     batch = random_batch(model, task, src_len=src_len, tgt_len=tgt_len)
-    macs = count(model, [batch]).macs_full
-    model.train()
-    return macs
+    return count(model, [batch]).macs_full
 
 
 def equal_transformer(
