@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import sacrebleu
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
 
 from sut_data.command_line import Parser
 from sut_data.tables import table
@@ -18,6 +19,7 @@ from sut_data.waiting import waiting
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.provenance import stamp_of
 
 # As in the script behind the published scores: the second hyphen of `a-b-c` is not split, because
 # its left neighbour belongs to the match before. ASCII: other white space is part of a word.
@@ -36,8 +38,9 @@ class TranslationScores:
         tokens: what the tokenised scores count: "Moses (de)", or "words as they stand".
         tokenized_bleu: see `tokenized_bleu`.
         tokenized_bleu_compound_split: the same after `split_compounds` on both sides.
-        sacrebleu, sacrebleu_signature: see `detokenized_bleu`.
-        chrf, chrf_signature: see `chrf`.
+        sacrebleu, sacrebleu_signature: BLEU of detokenised text, which sacreBLEU tokenises itself
+            (13a), so that it does not depend on the preparation; and how it was computed.
+        chrf, chrf_signature: chrF2, the F-score of character n-grams, of the same text.
         references: what `sacrebleu` and `chrf` compare with: "raw", the text before any
             preparation, or "detokenized", where there is no other.
     """
@@ -87,20 +90,10 @@ def split_compounds(line: str) -> str:
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
-def detokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """sacreBLEU and its signature: plain detokenised text, which sacreBLEU tokenises itself (13a).
-
-    Compares the model's output, with subwords joined and tokens detokenised, with the references
-    as they were published. It does not depend on the preparation.
-    """
-    metric = sacrebleu.metrics.BLEU()
-    score = metric.corpus_score(list(hypotheses), [list(references)])
-    return float(score.score), str(metric.get_signature())
-
-
-def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
-    """chrF2 and its signature: F-score of character n-grams, on the same text as `sacrebleu`."""
-    metric = sacrebleu.metrics.CHRF()
+def _detokenized(
+    metric: Metric, hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[float, str]:
+    """Score of plain detokenised text, and the metric's signature."""
     score = metric.corpus_score(list(hypotheses), [list(references)])
     return float(score.score), str(metric.get_signature())
 
@@ -136,8 +129,8 @@ def score_translations(
         )
     plain = [side.detokenize(hypothesis) for hypothesis in hypotheses]
     against = [side.detokenize(line) for line in references] if raw is None else list(raw)
-    bleu, bleu_signature = detokenized_bleu(plain, against)
-    characters, chrf_signature = chrf(plain, against)
+    bleu, bleu_signature = _detokenized(BLEU(), plain, against)
+    characters, chrf_signature = _detokenized(CHRF(), plain, against)
     return TranslationScores(
         sentences=len(pairs),
         tokens="words as they stand" if side.language is None else f"Moses ({side.language})",
@@ -170,7 +163,8 @@ def score_file(
         source_lang, target_lang: languages; from the file names when not given.
 
     Raises:
-        InputError: the output is incomplete or of other data, or the folder has no text.
+        InputError: the output is incomplete or of other data, the folder has no text, or its stamp
+            is damaged.
     """
     expected = count_sentences(data, subset, source_lang, target_lang)
     _, target = find_languages(data, source_lang, target_lang)
@@ -183,7 +177,7 @@ def score_file(
             f"folder that a script of data-prep made."
         )
     raw = None
-    if not _came_tokenized(Path(data)):
+    if not stamp_of(Path(data)).get("made_from", {}).get("tokenized"):  # then nothing is raw
         raw = _read_text(text / f"{subset}.raw.{target}", expected)
     sides = load_tokenization(Path(data))
     return score_translations(pairs, prepared, raw, sides.get(str(target), sides["tgt"]))
@@ -203,15 +197,6 @@ def _first_difference(pairs: Sequence[tuple[str, str]], lines: Sequence[str]) ->
         if not same and _UNKNOWN not in reference:
             return number
     return None
-
-
-def _came_tokenized(data: Path) -> bool:
-    """Whether a folder's stamp says that its text came tokenised, so that there is no raw text."""
-    try:
-        stamp = json.loads((data / "prepared.json").read_text(encoding="utf-8"))
-        return bool(stamp["made_from"].get("tokenized"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # not made by the scripts of data-prep
 
 
 def _read_text(path: Path, expected: int) -> list[str] | None:

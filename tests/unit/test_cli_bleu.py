@@ -13,6 +13,7 @@ from fairseq.data import indexed_dataset
 
 from sut_data.text.tokenization import TextSide, save_tokenization
 from sut_fairseq.cli.bleu import main, score_file, split_compounds, tokenized_bleu
+from sut_fairseq.errors import InputError
 
 RAW = [
     "Ein Mann sagt: \u201eDas ist ein gelb-gr\u00fcnes Auto!\u201c",
@@ -153,6 +154,13 @@ def test_without_raw_references(data: Path, came_tokenized: bool) -> None:
     lines = [[side.decode(line) for line in lines] for lines in (hypotheses, references)]
     assert scores.references == "detokenized"
     assert scores.sacrebleu == pytest.approx(sacrebleu.corpus_bleu(lines[0], [lines[1]]).score)
+
+
+def test_a_damaged_stamp(data: Path) -> None:
+    """It says whether raw text is to be expected, so it is not guessed."""
+    (data / "prepared.json").write_text('{"made_from": 1}')
+    with pytest.raises(InputError, match="prepared.json is damaged .*: make the folder again"):
+        score_file(generated(data, *encoded(data)), data)
 
 
 def test_the_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
