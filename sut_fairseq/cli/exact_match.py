@@ -4,34 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sut_data.command_line import Parser, refuse, whole_number
 from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._generated import count_sentences, read_generated
-
-
-@dataclass(frozen=True)
-class ExactMatch:
-    """Numbers of right sentences, of scored sentences, and of sentences in the data set."""
-
-    correct: int
-    scored: int
-    expected: int
-
-    @property
-    def percent(self) -> float:
-        """Exact match in per cent, 0 to 100."""
-        return 100 * self.correct / self.scored
-
-    def __str__(self) -> str:
-        return f"exact match {self.percent:.2f} % ({self.correct} of {self.scored} sentences)"
-
-
-def exact_match(pairs: Sequence[tuple[str, str]]) -> ExactMatch:
-    """Exact match of references and hypotheses, one pair for each sentence of the data set."""
-    correct = sum(reference == hypothesis for reference, hypothesis in pairs)
-    return ExactMatch(correct, scored=len(pairs), expected=len(pairs))
 
 
 def make_parser() -> Parser:
@@ -89,18 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             arguments.source_lang,
             arguments.target_lang,
         )
-        result = exact_match(read_generated(arguments.generated, expected))
+        pairs = read_generated(arguments.generated, expected)
+        correct = sum(reference == hypothesis for reference, hypothesis in pairs)
+        percent = 100 * correct / expected
         if arguments.json:
-            print_json(
-                {
-                    "exact_match": result.percent,
-                    "correct": result.correct,
-                    "scored": result.scored,
-                    "expected": result.expected,
-                }
-            )
+            counts = {"correct": correct, "scored": expected, "expected": expected}
+            print_json({"exact_match": percent, **counts})
         else:
-            print(result)
+            print(f"exact match {percent:.2f} % ({correct} of {expected} sentences)")
 
     return run_command("sut-exact-match", body)
 
