@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from sut_data.command_line import Parser, whole_number
+from sut_data.files import check_writable
 from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
@@ -89,7 +90,9 @@ def average(arguments: argparse.Namespace) -> Report:
         # Averages of earlier calls are not candidates, whatever a log says of their updates.
         averages = [one for one in found if _is_average(one)]
         paths = [one for one in found if one not in averages]
-    _check_output(output, paths)
+    check_writable(output, "--output")
+    if realpath(output) in map(realpath, paths):
+        raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
     infos, copies = drop_copies(_scan(paths))
     if arguments.folder is None:
         report = Report(output, infos, f"averaged {len(infos)} checkpoints:")
@@ -159,16 +162,6 @@ def _scan(paths: Sequence[Path]) -> list[CheckpointInfo]:
         describe(path, load_checkpoint(path, lazy=True))
         for path in tqdm(paths, desc="looking", unit="file", disable=None)
     ]
-
-
-def _check_output(output: Path, inputs: Sequence[Path]) -> None:
-    """Refuse an impossible output before the work, not after it."""
-    if output.is_dir():
-        raise InputError(f"--output `{output}` is a folder; give a file name, as in avg.pt.")
-    if not output.parent.is_dir():
-        raise InputError(f"The folder of --output `{output}` does not exist; make it first.")
-    if realpath(output) in map(realpath, inputs):
-        raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
 
 
 def make_parser() -> Parser:

@@ -9,6 +9,7 @@ from os.path import realpath
 from pathlib import Path
 
 from sut_data.command_line import Parser
+from sut_data.files import check_writable
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.cli._command import run_command
@@ -25,7 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(arguments: argparse.Namespace) -> None:
     source, out = Path(arguments.checkpoint), Path(arguments.out)
-    _check_out(source, out)
+    check_writable(out, "--out")
+    if realpath(out) == realpath(source):
+        raise InputError(f"--out `{out}` is the checkpoint itself; give another name.")
     outputs = {path: read_outputs(path) for path in arguments.check}
     with waiting("reading"):
         imported = import_published(
@@ -52,16 +55,6 @@ def _main(arguments: argparse.Namespace) -> None:
     with waiting("writing"):
         writing.save(imported.checkpoint(), out)
     print("\n".join([*lines, *_summary(imported, out)]))
-
-
-def _check_out(source: Path, out: Path) -> None:
-    """Refuse an impossible output before the work, not after it."""
-    if out.is_dir():
-        raise InputError(f"--out `{out}` is a folder; give a file name, as in {out / 'sut.pt'}.")
-    if not out.parent.is_dir():
-        raise InputError(f"The folder of --out `{out}` does not exist; make it first.")
-    if realpath(out) == realpath(source):
-        raise InputError(f"--out `{out}` is the checkpoint itself; give another name.")
 
 
 def _summary(imported: Imported, out: Path) -> list[str]:

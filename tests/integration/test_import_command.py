@@ -157,8 +157,8 @@ def test_impossible_outputs_and_other_dictionaries(
     theirs: Path, data: Path, tmp_path: Path
 ) -> None:
     for out, said in (
-        (tmp_path, "is a folder; give a file name"),
-        (tmp_path / "no" / "ours.pt", "does not exist; make it first"),
+        (tmp_path, "is a folder: give the name of a file"),
+        (tmp_path / "no" / "ours.pt", "no; make it first"),
         (theirs, "is the checkpoint itself; give another name"),
     ):
         finished = run("sut-import", theirs, "--out", out, ok=False)

@@ -455,7 +455,7 @@ def test_paths_that_cannot_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     empty.mkdir()
     output = str(tmp_path / "mean.pt")
     assert "is a folder" in _error([path, "--output", str(empty)], capsys)
-    assert "does not exist" in _error([path, "--output", str(empty / "no" / "mean.pt")], capsys)
+    assert "there is no folder" in _error([path, "--output", str(empty / "no" / "mean.pt")], capsys)
     assert "one of the checkpoints" in _error([path, "--output", path], capsys)
     assert "There is no folder" in _error(
         ["--from", str(tmp_path / "no"), "--best", "1", "--output", output], capsys
