@@ -11,7 +11,6 @@ from sut_data.waiting import waiting
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.analysis.retrieval import COMBINATIONS, Choices
 from sut_fairseq.cli import _report_pictures
-from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 
 # Plotting modules are imported where they are used: matplotlib is an extra.
@@ -19,31 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLUMNS = ("combinations", "search", "wanted", "retrieval", "value_score")
-_OF_SENTENCES = (
+# Options for models of sentences.
+OF_SENTENCES = (
     *("sentence", "number", "steps_by", "target", "head", "maximum", "data", "model_overrides"),
-    *("html", "serve", "thresholds", "log"),
-    *("experts", "beam", "max_len"),
+    *("html", "serve", "experts", "beam", "max_len"),
 )
-
-
-def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that apply only to models of sentences, before anything is loaded.
-
-    Raises:
-        InputError: saying which.
-    """
-    for option in _OF_SENTENCES:
-        if getattr(arguments, option):
-            raise InputError(
-                f"--{option.replace('_', '-')} is for models that read words: leave it out."
-            )
 
 
 def draw(arguments: argparse.Namespace) -> int:
     """Write pictures and rows of what a model's searches retrieve; returns the number of files.
 
     Args:
-        arguments: those of `sut-report`, accepted by `check_options`.
+        arguments: those of `sut-report`, none of `OF_SENTENCES`.
 
     Raises:
         InputError: if the model chooses no retrievals.

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairseq import tasks
 
+from sut_data.command_line import refuse
 from sut_data.files import check_writable, written_whole
 from sut_data.tables import counted
 from sut_data.waiting import Stopwatch, waiting
@@ -44,7 +45,8 @@ def _main(argv: Sequence[str] | None) -> None:
     watch = Stopwatch()
     task = _task_of(arguments)
     if task == "contextual_retrieval":
-        _retrieval_report.check_options(arguments)
+        reason = "this model reads no words"
+        refuse(arguments, _retrieval_report.OF_SENTENCES, reason, parser=make_parser())
         fill_in_defaults(arguments)
         files = _retrieval_report.draw(arguments)
         _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
@@ -101,7 +103,7 @@ def _write_page(
         path = arguments.out / path
     if path.parent != arguments.out or path.parent.is_dir():  # --out itself is made later
         check_writable(path, "--html")
-    thresholds = thresholds_of(reader, _asked(arguments, reader))
+    thresholds = _thresholds(arguments, reader)
     sentences = _sentences(arguments, reader, _SENTENCES_OF_A_PAGE)
     numbers = _averaged(arguments, reader)
     document = make_document(arguments, reader, checkpoint, sentences, thresholds, numbers)
@@ -115,7 +117,7 @@ def _write_page(
 
 
 def _serve(arguments: argparse.Namespace, reader: Reader, checkpoint: Path) -> None:
-    thresholds = thresholds_of(reader, _asked(arguments, reader))
+    thresholds = _thresholds(arguments, reader)
     given = arguments.sentence or arguments.number
     sentences = _sentences(arguments, reader, 1) if given else {}
     numbers = _averaged(arguments, reader)
@@ -130,14 +132,13 @@ def _serve(arguments: argparse.Namespace, reader: Reader, checkpoint: Path) -> N
         server.run()
 
 
-def _asked(arguments: argparse.Namespace, reader: Reader) -> Sequence[float] | None:
-    """The thresholds that the user gave; refused if the model does not use one."""
-    asked: Sequence[float] | None = arguments.thresholds
-    if asked is not None and reader.alpha_threshold is None:
+def _thresholds(arguments: argparse.Namespace, reader: Reader) -> Sequence[float | None]:
+    """The thresholds to compare; those that the user gave are refused if the model uses none."""
+    if arguments.thresholds is not None and reader.alpha_threshold is None:
         raise InputError(
             "--thresholds needs a model that halts by stick-breaking, and this one does not."
         )
-    return asked
+    return thresholds_of(reader, arguments.thresholds)
 
 
 def _sentences(arguments: argparse.Namespace, reader: Reader, usual: int) -> Mapping[str, Sentence]:

@@ -57,7 +57,7 @@ def test_train_evaluate_compare_report(tmp_path: Path) -> None:
     for line in ("--head 1", "--experts", "--beam 1", "--max-len 9"):
         asked = ("--path", checkpoint, *words(line), "--out", tmp_path)
         refused = run("sut-report", *asked, ok=False)
-        sentence = f"{line.split()[0]} is for models that read words: leave it out."
+        sentence = f"this model reads no words: leave {line.split()[0]} out."
         assert refused.last_line == f"sut-report: error: {sentence}"
     asked = ("--path", checkpoint, *words("--max-sentences 5 --max-tokens 9"), "--out", tmp_path)
     refused = run("sut-report", *asked, ok=False)
