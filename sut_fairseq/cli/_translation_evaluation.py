@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from sut_data.tables import table
+from sut_data.waiting import waiting
 from sut_fairseq.cli import average, bleu, macs
+from sut_fairseq.cli._command import for_json
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.experiments import reading
 from sut_fairseq.experiments.commands import USER_DIR, program
@@ -107,26 +106,29 @@ def evaluate(
     _check_out(out, data, described)
     out.mkdir(parents=True, exist_ok=True)
     threshold = options.alpha_threshold
-    whole = ["--data", str(data), "--gen-subset", options.subset, "--json"]
     # A call that fails or is interrupted leaves the results of an earlier one as they are.
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=out) as folder:
         averaged, generated = (Path(folder) / name for name in ("average.pt", "generated.txt"))
         say(f"averaging the best checkpoints of {checkpoints}")
         by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
         best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", str(averaged)]
-        chosen = _json(average.run, ["--from", str(checkpoints), *best, "--json"])
+        selection = average.parse(["--from", str(checkpoints), *best])
+        chosen = for_json(average.average(selection).as_dict())
         chosen["output"] = str(out / averaged.name)
         _print_chosen(chosen)
 
         say("counting MACs")  # first: it refuses a threshold for a model without one
         at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
-        cost = _json(macs.run, ["--path", str(averaged), *whole, *at])
+        whole = ["--data", str(data), "--gen-subset", options.subset]
+        asked = macs.make_parser().parse_args(["--path", str(averaged), *whole, *at])
+        cost = for_json(macs.measured(asked))
 
         search = f"beam {options.beam}, length penalty {options.lenpen:g}"
         say(f"translating {options.subset} ({search})")
         sentences = len(reference.read_bytes().splitlines())
         _generate(data, averaged, generated, out / "generate.log", options, sentences)
-        scores = _json(bleu.run, [str(generated), *whole])
+        with waiting("scoring"):
+            scores = for_json(asdict(bleu.score_file(generated, data, options.subset)))
 
         (out / "results.json").unlink(missing_ok=True)  # never beside files of another call
         for file in (averaged, generated):
@@ -164,15 +166,6 @@ def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
             f"{out} has the results on {before.get('folder')}: name another folder for those on "
             f"{data} with --out, or move the old ones away."
         )
-
-
-def _json(command: Callable[[list[str]], None], line: list[str]) -> dict[str, Any]:
-    """Run one of our commands and return the JSON that it prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        command(line)
-    document: dict[str, Any] = json.loads(printed.getvalue())
-    return document
 
 
 def _generate(

@@ -224,7 +224,8 @@ def make_parser() -> Parser:
     return parser
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse a command line; a bad one ends the program with status 2."""
     parser = make_parser()
     arguments = parser.parse_args(argv)
     if bool(arguments.checkpoints) == (arguments.folder is not None):
@@ -240,13 +241,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def run(argv: Sequence[str] | None) -> None:
-    """Run a command line on behalf of another command: errors are raised.
-
-    Raises:
-        InputError: for bad input.
-    """
-    arguments = _parse(argv)
+def _main(argv: Sequence[str] | None) -> None:
+    arguments = parse(argv)
     report = average(arguments)
     if arguments.json:
         print_json(report.as_dict())
@@ -256,7 +252,7 @@ def run(argv: Sequence[str] | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Average checkpoints and print what was averaged; returns the exit code."""
-    return run_command("sut-average", lambda: run(argv))
+    return run_command("sut-average", lambda: _main(argv))
 
 
 if __name__ == "__main__":

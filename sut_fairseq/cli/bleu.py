@@ -259,12 +259,7 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str] | None) -> None:
-    """Run a command line on behalf of another command: errors are raised.
-
-    Raises:
-        InputError: for bad input.
-    """
+def _main(argv: Sequence[str] | None) -> None:
     arguments = make_parser().parse_args(argv)
     with waiting("scoring"):
         scores = score_file(
@@ -282,7 +277,7 @@ def run(argv: Sequence[str] | None) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score a generated file and print the result; returns the exit code."""
-    return run_command("sut-bleu", lambda: run(argv))
+    return run_command("sut-bleu", lambda: _main(argv))
 
 
 if __name__ == "__main__":

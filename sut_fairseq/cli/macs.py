@@ -33,7 +33,7 @@ _LENGTH, _VOCAB_SIZE, _SPLIT = 10, 37000, "test"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    return run_command("sut-macs", lambda: run(argv))
+    return run_command("sut-macs", lambda: _main(argv))
 
 
 def make_parser() -> Parser:
@@ -107,15 +107,23 @@ def make_parser() -> Parser:
     return parser
 
 
-def run(argv: Sequence[str] | None) -> None:
-    """Run a command line on behalf of another command: errors are raised.
+def _main(argv: Sequence[str] | None) -> None:
+    arguments, model_flags = make_parser().parse_known_args(argv)
+    if model_flags and arguments.path:
+        raise InputError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
+    result = measured(arguments, model_flags)
+    if arguments.json:
+        print_json(result)
+    else:
+        print_table(result)
+
+
+def measured(arguments: argparse.Namespace, model_flags: Sequence[str] = ()) -> dict[str, Any]:
+    """Build or load the model that a command line names, and count; see `report`.
 
     Raises:
         InputError: for bad input.
     """
-    arguments, model_flags = make_parser().parse_known_args(argv)
-    if model_flags and arguments.path:
-        raise InputError(f"unknown arguments: {' '.join(model_flags)}; see `sut-macs --help`.")
     _check_options(arguments)
     torch.manual_seed(arguments.seed)
     with waiting("building the model" if arguments.arch else "loading the model"):
@@ -150,11 +158,7 @@ def run(argv: Sequence[str] | None) -> None:
             lengths["tgt_len"] = 1  # a label
         batches = [untrained.random_batch(model, task, **lengths)]
     progress = tqdm(batches, desc="counting", unit="batch", disable=None)
-    result = report(count(model, progress))
-    if arguments.json:
-        print_json(result)
-    else:
-        print_table(result)
+    return report(count(model, progress))
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
