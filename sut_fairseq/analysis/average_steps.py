@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq import tasks
 
@@ -15,13 +15,6 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of
 
 LENGTH = "length"  # of the source as the model reads it: begin and end tokens count
-
-
-class Depth(NamedTuple):
-    """Steps until tokens were read out, summed over tokens."""
-
-    steps: int
-    tokens: int
 
 
 def halting_stacks(model: Any) -> dict[str, int]:
@@ -40,59 +33,25 @@ def halting_stacks(model: Any) -> dict[str, int]:
     return found
 
 
-def depth_of_sentences(
-    model: Any,
-    task: tasks.FairseqTask,
-    split: str,
-    numbers: Sequence[int],
-    *,
-    max_tokens: int = 4096,
-    progress: Callable[[int], object] = lambda sentences: None,
-) -> dict[int, dict[str, Depth]]:
-    """Run a model as `evaluation.by_reference` does, and count the steps of each sentence.
-
-    Args:
-        model, task: a trained model that halts, on the CPU, and its task with the split loaded.
-        split: name of the split.
-        numbers: of the sentences.
-        max_tokens: greatest number of source or target tokens in a batch, padding included.
-        progress: called with the number of sentences of each batch that is done.
-
-    Returns:
-        for each sentence the depth in each loop that halts (`StackTrace.depth`, all its tokens).
-    """
-    dataset, ask = task.dataset(split), by_reference(model, task)
-    names = halting_stacks(model)
-    found: dict[int, dict[str, Depth]] = {}
-    for group in trained.similar_lengths(dataset, numbers, max_tokens):
-        batch = dataset.collater([dataset[number] for number in group])
-        observers = batch["net_input"]["observers"] = recorders(model, maps=False)
-        with evaluating(model):
-            ask(batch)
-        depths = {name: observers[name].result().depth for name in names}
-        for row, number in enumerate(batch["id"].tolist()):
-            found[number] = {
-                name: Depth(int(depth[row].sum()), int((depth[row] > 0).sum()))
-                for name, depth in depths.items()
-            }
-        progress(len(group))
-    return found
-
-
 def by_group(
     model: Any,
     task: tasks.FairseqTask,
     splits: Mapping[str, Sequence[int]],
     by: str,
-    **options: Any,
+    *,
+    max_tokens: int,
+    progress: Callable[[int], object],
 ) -> list[dict[str, Any]]:
     """Average steps by group, over the sentences of several splits together.
 
+    The model runs as in `evaluation.by_reference`; steps are those of `StackTrace.depth`.
+
     Args:
-        model, task: as for `depth_of_sentences`.
+        model, task: a trained model that halts, on the CPU, and its task with the splits loaded.
         splits: the numbers of the sentences of each split, by its name.
         by: what to group by, as for `groups`.
-        options: `max_tokens` and `progress` of `depth_of_sentences`.
+        max_tokens: greatest number of source or target tokens in a batch, padding included.
+        progress: called with the number of sentences of each batch that is done.
 
     Returns:
         for each group, in order, its name as `group`, how many `sentences` it has and, for each
@@ -101,13 +60,37 @@ def by_group(
     Raises:
         InputError: if there is no such column, before anything is computed.
     """
-    parts = {split: list(groups(task, split, by, own)) for split, own in splits.items()}
-    found: defaultdict[str, list[Mapping[str, Depth]]] = defaultdict(list)
+    names, ask = halting_stacks(model), by_reference(model, task)
+    group_of = {
+        (split, number): group
+        for split, numbers in splits.items()
+        for group, members in groups(task, split, by, numbers)
+        for number in members
+    }
+    sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for split, numbers in splits.items():
-        depths = depth_of_sentences(model, task, split, numbers, **options)
-        for group, members in parts[split]:
-            found[group] += [depths[number] for number in members]
-    return [{"group": group, **_average(found[group])} for group in sorted(found, key=order_of)]
+        dataset = task.dataset(split)
+        for members in trained.similar_lengths(dataset, numbers, max_tokens):
+            batch = dataset.collater([dataset[number] for number in members])
+            observers = batch["net_input"]["observers"] = recorders(model, maps=False)
+            with evaluating(model):
+                ask(batch)
+            own = [sums[group_of[split, number]] for number in batch["id"].tolist()]
+            for one in own:
+                one["sentences"] += 1
+            for name in names:
+                for one, depth in zip(own, observers[name].result().depth):
+                    one[f"{name} steps"] += int(depth.sum())
+                    one[f"{name} tokens"] += int((depth > 0).sum())
+            progress(len(members))
+    return [
+        {
+            "group": group,
+            "sentences": sums[group]["sentences"],
+            **{f"{n}_steps": sums[group][f"{n} steps"] / sums[group][f"{n} tokens"] for n in names},
+        }
+        for group in sorted(sums, key=order_of)
+    ]
 
 
 def groups(
@@ -124,11 +107,3 @@ def groups(
     sizes = task.dataset(split).src_sizes
     for size in sorted({int(sizes[number]) for number in numbers}):
         yield str(size), [number for number in numbers if sizes[number] == size]
-
-
-def _average(sentences: Sequence[Mapping[str, Depth]]) -> dict[str, float]:
-    row: dict[str, float] = {"sentences": len(sentences)}
-    for name in sentences[0]:
-        own = [depths[name] for depths in sentences]
-        row[f"{name}_steps"] = sum(one.steps for one in own) / sum(one.tokens for one in own)
-    return row
