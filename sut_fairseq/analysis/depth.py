@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,6 @@ from torch import nn
 
 from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
-from sut_fairseq.modules.recurrent.gru import GRUDecoder
 from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.statistics import HaltingStatistics
 
@@ -21,34 +19,6 @@ def stacks(model: nn.Module) -> dict[str, Stack]:
     """The depth loops of a model, by "encoder" and "decoder"; empty for other models."""
     modules = model.named_modules()
     return {name.split(".")[0]: module for name, module in modules if isinstance(module, Stack)}
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What can be looked at in the encoder or the decoder of a model.
-
-    Attributes:
-        num_steps: how many steps its loop may run; 1 for a recurrent decoder.
-        halts: whether its tokens can halt.
-        num_heads: of its attention.
-        stack: the loop; None for a recurrent decoder.
-    """
-
-    num_steps: int
-    halts: bool
-    num_heads: int
-    stack: Stack | None
-
-
-def shapes(model: nn.Module) -> dict[str, Shape]:
-    """What can be observed in a model, by "encoder" and "decoder"; empty for other models."""
-    found = {}
-    for name, loop in stacks(model).items():
-        attention: Any = loop.block.self_attention
-        found[name] = Shape(loop.num_steps, loop.halting.halts, attention.num_heads, loop)
-    if any(isinstance(module, GRUDecoder) for module in model.modules()):
-        found["decoder"] = Shape(1, False, 1, None)
-    return found
 
 
 def units_with_threshold(model: nn.Module) -> list[StickBreakingHalting]:

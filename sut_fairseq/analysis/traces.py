@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sut_fairseq.analysis.depth import Shape, shapes
+from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.halting.state import HaltingState
 from sut_fairseq.modules.location import MAPS, NUMBERS
 from sut_fairseq.modules.observer import Observer
+from sut_fairseq.modules.recurrent.gru import GRUDecoder
+from sut_fairseq.modules.stack import Stack
 from sut_fairseq.modules.tokens import ActiveTokens
-
-# What routers show, see `Observer.saw`.
-_INDICES, _WEIGHTS = ".expert_indices", ".expert_weights"
 
 
 class Choice(NamedTuple):
@@ -31,6 +30,23 @@ class Choice(NamedTuple):
 
     indices: Tensor
     weights: Tensor
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What can be looked at in the encoder or the decoder of a model.
+
+    Attributes:
+        num_steps: how many steps its loop may run; 1 for a recurrent decoder.
+        halts: whether its tokens can halt.
+        num_heads: of its attention.
+        stack: the loop; None for a recurrent decoder.
+    """
+
+    num_steps: int
+    halts: bool
+    num_heads: int
+    stack: Stack | None
 
 
 @dataclass(frozen=True)
@@ -114,7 +130,12 @@ def looked_at(model: nn.Module) -> dict[str, Shape]:
     Raises:
         InputError: if there is nothing.
     """
-    found = shapes(model)
+    found = {}
+    for name, loop in stacks(model).items():
+        attention: Any = loop.block.self_attention
+        found[name] = Shape(loop.num_steps, loop.halting.halts, attention.num_heads, loop)
+    if any(isinstance(module, GRUDecoder) for module in model.modules()):
+        found["decoder"] = Shape(1, False, 1, None)
     if not found:
         raise InputError(
             f"there are no steps to look at in a {type(model).__name__}: give an "
@@ -188,12 +209,12 @@ class Recorder(Observer):
                 for part, names in self._gazes.items()
             },
             experts={
-                name.removesuffix(_INDICES): Choice(
-                    indices.nan_to_num(-1).long(),
-                    steps[name.removesuffix(_INDICES) + _WEIGHTS],
+                layer: Choice(indices.nan_to_num(-1).long(), steps[f"{layer}.expert_weights"])
+                for layer, indices in (
+                    (name.removesuffix(".expert_indices"), own)
+                    for name, own in steps.items()
+                    if name.endswith(".expert_indices")
                 )
-                for name, indices in steps.items()
-                if name.endswith(_INDICES)
             },
         )
 
@@ -216,12 +237,12 @@ class Recorder(Observer):
     def saw(self, name: str, values: Tensor) -> None:
         assert self._tokens is not None, "`step` comes first"
         part, _, what = name.rpartition(".")
-        if name.endswith((_INDICES, _WEIGHTS)):
-            numbers = values if values.is_floating_point() else values.float()
-            self._add(name, _blank_but(self._tokens, numbers))
-        if what == "expert_weights":
+        if what == "expert_indices":
+            self._add(name, _blank_but(self._tokens, values.float()))
+        elif what == "expert_weights":
             # A mixture shows its choice before its weights.
             self._expert_weights[part] = values
+            self._add(name, _blank_but(self._tokens, values))
         elif what == "weights":
             self._top_k[part] = values.shape[2]
             expert_weights = self._expert_weights.pop(part, None)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sut_fairseq.analysis.depth import Shape
 from sut_fairseq.analysis.expert_use import routers
 from sut_fairseq.analysis.page.answers import answer_record, sentence_record
 from sut_fairseq.analysis.sentences import Reader, Sentence
+from sut_fairseq.analysis.traces import Shape
 from sut_fairseq.modules.halting.act import AdaptiveComputationTime
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 
