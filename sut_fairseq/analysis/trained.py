@@ -16,8 +16,11 @@ from sut_fairseq.checkpoints.reading import first_not_finite, guard_fairseq, loa
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError, check
 
-# Overrides that do not affect the model.
-_OF_DATA = ("balance_lengths", "data", "group_column", "source_lang", "target_lang")
+# Overrides that ask for no other weights, unless the dictionaries in `data` have other sizes.
+_SAME_WEIGHTS = (
+    *("balance_lengths", "data", "group_column", "source_lang", "target_lang"),
+    *("alpha_threshold", "token_layout"),
+)
 
 # How fairseq's messages about damaged dictionaries begin.
 _BAD_DICTIONARY = (
@@ -90,11 +93,16 @@ def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Excep
             f"the settings in `{path}` make no model ({reason}): it was written by another program "
             "or version, or is damaged."
         )
-    changed = ", ".join(f"`{key}`" for key in overrides if key not in _OF_DATA)
+    changed = ", ".join(f"`{key}`" for key in overrides if key not in _SAME_WEIGHTS)
     if "size mismatch" in str(error) and not changed:
         return (
             f"the model in `{path}` does not fit the dictionaries of its data folder: "
             "give --data a folder that was prepared with the dictionaries of the training data."
+        )
+    if not changed:
+        return (
+            f"the weights in `{path}` are not those of its settings: it was written by another "
+            "program or version, or is damaged."
         )
     return (
         f"`{path}` has other weights than the model that the overrides ({changed}) make of it: "

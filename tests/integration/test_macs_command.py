@@ -77,6 +77,21 @@ def test_constant_shapes_are_for_training(data: Path, halting: Path, tmp_path: P
     assert {stack.layout for stack in stacks(model).values()} == {"masked"}
 
 
+@pytest.mark.parametrize("options", ["", "--alpha-threshold 0.5"])
+def test_weights_of_other_settings(trained: Path, data: Path, tmp_path: Path, options: str) -> None:
+    """An override that changes no weights is not blamed for them."""
+    state = torch.load(trained, weights_only=True)
+    state["model"] = {
+        name.replace("halting.output", "halting.linear"): tensor
+        for name, tensor in state["model"].items()
+    }
+    torch.save(state, tmp_path / "odd.pt")
+    refused = run(
+        "sut-macs", "--path", tmp_path / "odd.pt", "--data", data, *words(options), ok=False
+    )
+    assert "odd.pt` are not those of its settings: it was written by" in refused.last_line
+
+
 def test_a_lower_threshold_costs_less(data: Path, halting: Path) -> None:
     costs = []
     for threshold in (1.0, 0.6, 0.2):

@@ -221,7 +221,7 @@ def _compare(
         report.variant(name)["skipped"] = share
         if name == reference:
             continue
-        shown = name[len("share_") :] if name.startswith("share_") else name
+        shown = name.removeprefix("share_")
         time = timings.ratio(name, reference)
         report.add_ratio(
             f"time_at_{shown}",

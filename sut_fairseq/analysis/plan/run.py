@@ -16,7 +16,6 @@ from sut_fairseq.analysis.plan.memory import (
     Batch,
     experts_of_layers,
     memory_of,
-    parameters,
     parameters_of_experts,
     parameters_of_one_expert,
 )
@@ -124,9 +123,7 @@ def plan(training: Training, on: Machines, speed: Speed) -> dict[str, Any]:
         dtype=training.dtype,
         workers=workers,
     )
-    size = training.dtype.itemsize
-    gradients = size * parameters(model)
-    sent = ring_bytes(gradients, workers)
+    sent = ring_bytes(memory.gradients, workers)
     started = steps * (_RECOMPUTED_STEP if recomputed else 1)
     computing = training.update_freq * speed.seconds(started, macs)
     adding = sent / on.narrowest
@@ -150,7 +147,7 @@ def plan(training: Training, on: Machines, speed: Speed) -> dict[str, Any]:
         },
         "update": {
             "tokens": tokens,
-            "gradients": gradients,
+            "gradients": memory.gradients,
             "sent_by_each_gpu": sent,
             "seconds": computing + adding,
             "seconds_computing": computing,
