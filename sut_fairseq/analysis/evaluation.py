@@ -34,8 +34,8 @@ class Answer(NamedTuple):
     """The answer to one sentence: whether it is right, and further measures of it.
 
     Attributes:
-        right: whether it is.
-        words: of the answer.
+        right: whether it equals the reference, or is the right label.
+        words: the text of the answer; None if there is none.
         measures: further figures by name; their means are reported.
     """
 

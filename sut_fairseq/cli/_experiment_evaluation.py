@@ -81,31 +81,32 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     groups.add_argument(
         "--macs",
         action="store_true",
-        help="also MACs per sentence pair, attention products included (translations always have "
-        "them)",
+        help="also count MACs per sentence pair, attention products included (for translations "
+        "they are always counted)",
     )
     words = parser.add_argument_group("translations")
     words.add_argument(
         "--best",
         type=whole_number,
         metavar="N",
-        help="how many checkpoints to average (default: 5)",
+        help="number of best checkpoints to average (default: 5)",
     )
     words.add_argument(
         "--log",
         metavar="FILE",
-        help="output of the training, to take the NLL from; needed if it was not run with "
-        "--best-checkpoint-metric nll_loss",
+        help="log of the training, from which to choose the checkpoints by their NLL on the "
+        "validation set (default: by the metric that they store, that of "
+        "--best-checkpoint-metric)",
     )
-    words.add_argument("--beam", type=whole_number, metavar="N", help="default: 8")
+    words.add_argument("--beam", type=whole_number, metavar="N", help="beam size (default: 8)")
     words.add_argument("--lenpen", type=float, metavar="X", help="length penalty (default: 0.4)")
     words.add_argument(
         "--max-tokens",
         type=whole_number,
         metavar="N",
-        help="source tokens in a batch (default: 4096)",
+        help="most tokens in a batch, padding included (default: 4096)",
     )
-    words.add_argument("--cpu", action="store_true", help="use no GPU")
+    words.add_argument("--cpu", action="store_true", help="run on the CPU")
     words.add_argument("--out", type=Path, metavar="DIR", help="folder of the results")
 
 

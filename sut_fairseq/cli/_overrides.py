@@ -54,7 +54,7 @@ def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None
 
 
 def _check_text(key: str, value: Any, trained: Any) -> None:
-    """Refuse a text for a setting that is none, or that fairseq would run as more than a value."""
+    """Refuse a text that fairseq would `eval`: code, or any in place of another kind of value."""
     fits = key not in EVALUATED or not isinstance(value, str) or isinstance(trained, str)
     try:
         refuse_code("--model-overrides", {"cfg": {key: value}})

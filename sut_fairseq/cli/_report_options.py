@@ -75,7 +75,7 @@ def _subject(group: argparse._ArgumentGroup) -> None:
         "--sentence",
         action="append",
         metavar="TEXT",
-        help="raw text, made symbols as sut-translate does; give it again for another sentence",
+        help="raw text, which is tokenised as in sut-translate; give the option once per sentence",
     )
     group.add_argument(
         "--number",

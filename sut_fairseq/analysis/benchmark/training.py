@@ -36,10 +36,12 @@ class Sizes:
     """Models and batch sizes; a step is forward pass, loss and backward pass, without an update."""
 
     arch: str = size("sut_base", "architecture")
-    flags: str = size("", "flags of that architecture, as one types them")
-    dense_arch: str = size("ut_base", "dense architecture with as many parameters; `none`: no such")
+    flags: str = size("", "options of that architecture in one text, as fairseq-train takes them")
+    dense_arch: str = size(
+        "ut_base", "dense architecture of as many parameters to compare with; `none`: without one"
+    )
     transformer_heads: int | None = size(
-        None, "heads of the Transformer, any number of 64 dimensions otherwise", kind=int
+        None, "attention heads of the Transformer (default: one for each 64 dimensions)", kind=int
     )
     sentences: int = size(64, "sentence pairs")
     src_len: int = size(32, "tokens of each source sentence")

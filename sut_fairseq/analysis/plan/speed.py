@@ -102,9 +102,9 @@ def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
     """Fit the constants to a measurement of `sut-benchmark train --json`.
 
     Args:
-        document: what it printed.
-        steps: steps of depth of both stacks of the architecture it measured.
-        source: the file of the document.
+        document: the JSON that it printed.
+        steps: steps of the architecture that it measured, of encoder and decoder together.
+        source: the file of the document, which the plan names.
 
     Raises:
         InputError: if the document is something else.
@@ -112,7 +112,7 @@ def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
     try:
         settings, variants = document["settings"], document["variants"]
         own = variants[settings["arch"]]
-        # Earlier versions printed the rate alone.
+        # Reports of earlier versions have MACs per second, but not their number.
         macs = own.get("macs") or 1e9 * own["gmacs_per_second"] * own["median"]
         per_pair = macs / settings["sentences"]
         points = [Point(steps, macs, own["median"])]
