@@ -138,10 +138,16 @@ def choose_best(
             unusable.append(info.path)
         else:
             usable.append((-info.value if maximize else info.value, info))
-    if len(usable) < (1 if or_fewer else count):
+    if not usable:
+        raise InputError(
+            f"no checkpoint has a finite value of `{infos[0].metric}` to choose by: name a log of "
+            "their training with --log."
+        )
+    if len(usable) < count and not or_fewer:
         raise InputError(
             f"--best {count} asks for more than there are: {len(usable)} of {len(infos)} "
-            f"different checkpoints have a value of `{infos[0].metric}`; ask for at most that many."
+            f"different checkpoints have a value of `{infos[0].metric}`; ask for at most that "
+            "many, or give --or-fewer."
         )
     usable.sort(key=lambda pair: (pair[0], -pair[1].updates))
     return [info for _, info in usable[:count]], unusable
