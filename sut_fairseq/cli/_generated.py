@@ -149,14 +149,15 @@ def _check_complete(pairs: Mapping[int, tuple[str, str]], expected: int) -> None
     if foreign := [number for number in sorted(pairs) if number >= expected]:
         raise InputError(
             f"The generated file has a sentence {foreign[-1]}, but the data set has only "
-            f"{expected} (numbered from 0); give the data and subset that were generated from."
+            f"{expected} (numbered from 0); name with --data and --gen-subset what was translated."
         )
     if missing := sorted(set(range(expected)) - pairs.keys()):
         raise InputError(
             f"{len(missing)} of {expected} sentences are missing from the generated file (number "
             f"{_few(missing)}); fairseq-generate drops those that do not fill a batch of a "
             f"multiple of 8 unless it is run with `--required-batch-size-multiple 1`, and too long "
-            f"ones with `--skip-invalid-size-inputs-valid-test`."
+            f"ones with `--skip-invalid-size-inputs-valid-test`; if another set was translated, "
+            f"name it with --gen-subset."
         )
 
 

@@ -124,8 +124,8 @@ def score_translations(
         raise InputError(
             f"The reference of sentence {in_subwords} in the generated file, "
             f"`{_short(pairs[in_subwords][0])}`, is not that of the data, "
-            f"`{_short(prepared[in_subwords])}`: give the data and subset that were generated "
-            f"from, and generate without --tokenizer and --bpe."
+            f"`{_short(prepared[in_subwords])}`: name with --data and --gen-subset what was "
+            f"translated, and generate without --tokenizer and --bpe."
         )
     plain = [side.detokenize(hypothesis) for hypothesis in hypotheses]
     against = [side.detokenize(line) for line in references] if raw is None else list(raw)

@@ -64,6 +64,7 @@ def test_missing_sentences_are_an_error() -> None:
     assert "7 of 10 sentences are missing" in message
     assert "(number 1, 3, 4, 5, 6, ...)" in message
     assert "--required-batch-size-multiple 1" in message
+    assert message.endswith("; if another set was translated, name it with --gen-subset.")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_missing_sentences_are_an_error() -> None:
         (["T-0\ta", "H-0\t-1\ta", "T-1\ta"], "Sentence 1 has a reference .* but no hypothesis"),
         (["T-0\ta", "T-1\ta"], r"2 sentences \(number 0, 1\) have a reference"),
         (["S-0\ta", "H-0\t-1\ta"], "Sentence 0 has a hypothesis .* but no reference"),
-        (["T-3\ta", "H-3\t-1\ta"], "has a sentence 3, but the data set has only 2"),
+        (["T-3\ta", "H-3\t-1\ta"], "has only 2 .*; name with --data and --gen-subset what"),
         ([], "no T- and H- lines"),
         (["nothing of that kind"], "no T- and H- lines"),
     ],
