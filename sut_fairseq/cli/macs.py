@@ -213,10 +213,10 @@ def report(complexity: Complexity) -> dict[str, Any]:
 
 def print_table(result: dict[str, Any]) -> None:
     """Print a report as text."""
-    shown = _in_units(max(result["macs"], result["macs_full"]))
+    shown = _in_units(min(result["params"], result["macs"], result["macs_full"]))
     notes = {PRODUCTS: " (second figure only)", REPEATED: " (first figure only)"}
     rows = [
-        ("parameters", _in_units(result["params"])(result["params"])),
+        ("parameters", shown(result["params"])),
         ("MACs, convention of the paper", shown(result["macs"])),
         *((f"  {part}", shown(macs)) for part, macs in result["by_part"].items()),
         ("MACs with attention products", shown(result["macs_full"])),
@@ -235,10 +235,10 @@ def print_table(result: dict[str, Any]) -> None:
     print(table(rows))
 
 
-def _in_units(largest: int) -> Callable[[int], str]:
-    """How to show numbers up to `largest`: in thousands or millions, alike to compare them."""
-    unit, name = (1e3, "k") if largest < 1e7 else (1e6, "M")
-    return lambda number: f"{number / unit:.2f} {name}"
+def _in_units(total: int) -> Callable[[int], str]:
+    """How to show all numbers, to compare them: in thousands, or in millions if `total` has ten."""
+    unit, name = (1e3, "k") if total < 1e7 else (1e6, "M")
+    return lambda number: f"{number / unit:,.2f} {name}"
 
 
 def _is_language_model(path: Path) -> bool:
