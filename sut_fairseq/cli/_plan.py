@@ -117,6 +117,8 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
         print_plan(document)
         if (arguments.speed, arguments.dtype) == ("h100", "float32"):
             print("\nThe H100 was measured with bfloat16 under autocast; float32 takes longer.")
+        if arguments.speed == "cpu":
+            print("\nTimes are of two CPU cores in place of each GPU; memory is that of a GPU.")
 
 
 def _speed(name: str) -> Speed:
@@ -164,7 +166,7 @@ def print_plan(found: dict[str, Any]) -> None:
         ("an update", f"{update['seconds']:.3f} s", f"{update['tokens']:,} target tokens"),
         ("  computing", f"{update['seconds_computing']:.3f} s", ""),
         ("  adding up", f"{update['seconds_adding_up']:.3f} s", sent),
-        ("the training", f"{run['hours']:,.1f} hours", f"{run['gpu_hours']:,.1f} GPU hours"),
+        ("the training", f"{_hours(run['hours'])} hours", f"{_hours(run['gpu_hours'])} GPU hours"),
         ("  updates", f"{run['updates']:,}", ""),
         ("  tokens/s", f"{run['tokens_per_second']:,.0f}", ""),
     ]
@@ -185,6 +187,11 @@ def print_plan(found: dict[str, Any]) -> None:
             f"{other['experts_for_less_traffic']:,} experts in each layer on (this model has "
             f"{experts}){room if memory['fits'] else ''}."
         )
+
+
+def _hours(number: float) -> str:
+    """A number of hours: with one decimal, but two digits of a short time."""
+    return f"{number:,.1f}" if number >= 0.1 else f"{number:.2g}"
 
 
 def _size(num_bytes: float) -> str:

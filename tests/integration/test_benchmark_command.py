@@ -417,6 +417,11 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split("  ")[0] for line in lines if line.startswith(("memory", "an", "the"))] == [
         *("memory of a GPU", "an update", "the training"),
     ]
+    (last,) = (line for line in lines if line.startswith("the training"))
+    assert " 0.0 " not in last, "a short training takes some time, too"
+    assert main(words(f"plan --tokens 1e6 {PLANNED} --speed cpu")) == 0
+    note = "Times are of two CPU cores in place of each GPU; memory is that of a GPU.\n"
+    assert capsys.readouterr().out.endswith(note)
 
 
 def test_a_plan_counts_the_steps_of_the_model_that_was_measured(
