@@ -356,7 +356,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
             "train --preset small --repetition 3",
             "unrecognized arguments: --repetition 3 (did you mean `--repetitions`?); see",
         ),
-        ("experts --ffn-experts 3", "unrecognized arguments: --ffn-experts 3; see"),
+        ("experts --ffn-experts 3", "--ffn-experts 3 (did you mean `--num-experts`?); see"),
         ("plan", "the following arguments are required: --tokens; see `sut-benchmark plan --help`"),
         ("plan --tokens 0", "`--tokens` must be greater than 0 and at most 1e+30, but is 0.0 i"),
         (

@@ -119,7 +119,7 @@ def test_installed_command_prints_a_table_and_nothing_else(tmp_path: Path) -> No
     lines = finished.stdout.splitlines()
     assert lines[0].startswith("parameters ")
     assert any(line.startswith("MACs, convention of the paper") for line in lines)
-    assert len({len(line) for line in lines if line[-1] in "k%"}) == 1, "columns are aligned"
+    assert len({len(line) for line in lines if line.endswith((" k", " %"))}) == 1, "not aligned"
     assert not [line for line in lines if line.endswith(" M")], "one unit for all numbers"
 
 
