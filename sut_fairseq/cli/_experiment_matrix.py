@@ -9,7 +9,7 @@ import logging
 import threading
 from pathlib import Path
 
-from sut_data.files import written_whole
+from sut_data.files import write_whole
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.cli import _experiment_evaluation, _experiment_figures
@@ -158,8 +158,7 @@ def _draw(grid: Grid, size: str, out: Path) -> None:
     files = [out / f"{MATRIX}{ending}" for ending in (".md", ".csv", ".png")]
     text = f"# The matrix, size {size}\n\n![scores]({files[2].name})\n\n"
     text += grid_results.markdown(table)
-    with written_whole(files[0]) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_whole(files[0], text)
     grid_results.write_rows(table, files[1])
     _experiment_figures.draw_matrix(table, files[2])
     print(f"table: {files[0]}, rows: {files[1]}, picture: {files[2]}")

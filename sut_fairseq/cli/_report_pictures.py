@@ -14,7 +14,7 @@ from fairseq import tasks
 from tqdm import tqdm
 
 from sut_data.command_line import forget_output
-from sut_data.files import written_whole
+from sut_data.files import write_whole, written_whole
 from sut_fairseq.analysis import average_steps
 from sut_fairseq.analysis.expert_use import Word, expert_use, routers
 from sut_fairseq.analysis.sentences import Reader, Sentence
@@ -51,8 +51,7 @@ def draw_sentences(
         figures = trace_plots.sentence_figures(answered, arguments.head)
         # First, so that the same command completes the folder after an interruption.
         folder.mkdir(parents=True, exist_ok=True)
-        with written_whole(folder / _MARK) as mark:
-            mark.write_text(f"{sentence.text}\n{answered.text}\n", encoding="utf-8")
+        write_whole(folder / _MARK, f"{sentence.text}\n{answered.text}\n")
         files += write(folder, figures, arguments.format)
     return files
 

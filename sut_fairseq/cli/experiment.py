@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import cuda
 
 from sut_data.command_line import STOPPED, Parser, refuse
-from sut_data.files import check_writable, written_whole
+from sut_data.files import check_writable, write_whole
 from sut_data.folders.prepared import STAMP
 from sut_data.tables import table
 from sut_fairseq.cli import (
@@ -236,8 +236,7 @@ def _report(arguments: argparse.Namespace) -> None:
     if arguments.out is None and arguments.pages is None:
         print(page, end="")
     elif arguments.out is not None:
-        with written_whole(arguments.out) as partial:
-            partial.write_text(page, encoding="utf-8")
+        write_whole(arguments.out, page)
     if arguments.csv is not None:
         write_csv(arguments.csv, results.COLUMNS, report.rows(groups))
     if arguments.figures is not None:

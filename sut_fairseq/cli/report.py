@@ -12,7 +12,7 @@ from typing import Any
 from fairseq import tasks
 
 from sut_data.command_line import refuse
-from sut_data.files import check_writable, written_whole
+from sut_data.files import check_writable, write_whole
 from sut_data.tables import counted
 from sut_data.waiting import Stopwatch, waiting
 from sut_fairseq.analysis import average_steps, evaluation, trained
@@ -109,8 +109,7 @@ def _write_page(
     document = make_document(arguments, reader, checkpoint, sentences, thresholds, numbers)
     page = _page.render(document)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial:
-        partial.write_text(page, encoding="utf-8")
+    write_whole(path, page)
     print(path)
     shown = f"{counted(len(sentences), 'sentence')} at {counted(len(thresholds), 'threshold')}"
     _say(f"{shown}, {len(page) / 1e6:.1f} MB, {watch}.")
