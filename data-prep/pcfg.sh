@@ -1,3 +1,2 @@
 #!/usr/bin/env bash
-script="$(readlink -f -- "$0")" # whose name and folder count, not those of a link to it
-exec bash "${script%/*}/_common.sh" "${script##*/}" "$@"
+exec bash "$(dirname -- "$0")/_common.sh" "${0##*/}" "$@"

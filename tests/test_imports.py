@@ -25,7 +25,7 @@ ALLOWED = {
     "_excepthook": set(),
     "_allocator": set(),
     "_machine": set(),
-    "_workers": set(),
+    "_workers": {"_excepthook"},
     "_tensorboard": set(),
     "checkpoints": {"_excepthook", "_workers"},
     "_process": {"checkpoints", "_excepthook", "_workers"},

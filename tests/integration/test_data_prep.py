@@ -103,14 +103,6 @@ def test_help(repository: Path, tmp_path: Path, script: str) -> None:
     assert "--out DIR" in result.stdout
 
 
-def test_a_link_to_a_script(repository: Path, tmp_path: Path) -> None:
-    """Its own name and folder do not matter."""
-    link = tmp_path / "prepare-scan"
-    link.symlink_to(repository / "data-prep" / "scan.sh")
-    done = run(["bash", str(link), "--help"], tmp_path)
-    assert done.returncode == 0 and done.stdout.startswith("usage: scan.sh ")
-
-
 def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path, tiny: Path) -> None:
     """Killed hard, then politely, then left alone: only the last run puts a folder in place."""
     out = tmp_path / "out"
