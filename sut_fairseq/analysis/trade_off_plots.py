@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from sut_fairseq.analysis.drawing import Figure, literal_text
 
-_APART = 0.05  # of the width; labels closer to each other would be unreadable
+# Of the width and of the height: labels closer to each other in both would be unreadable.
+_APART = (0.05, 0.06)
 
 
 class Point(NamedTuple):
@@ -54,21 +54,30 @@ def draw(curves: Sequence[Curve], score: str, title: str, path: Path) -> None:
 def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:
     """Draw curves into an empty figure: scores above, seconds below."""
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-    places = [100 * point.skipped for curve in curves for point in curve.points]
-    least = _APART * (max(places) - min(places))
+    all_skipped = [100 * point.skipped for curve in curves for point in curve.points]
+    all_scores = [point.score for curve in curves for point in curve.points]
+    width, height = (max(values) - min(values) for values in (all_skipped, all_scores))
+    labelled: list[tuple[float, float]] = []
     for curve in curves:
         skipped = [100 * point.skipped for point in curve.points]
         scores = [point.score for point in curve.points]
-        above.plot(skipped, scores, marker=".", label=curve.label)
+        (line,) = above.plot(skipped, scores, marker=".", label=curve.label)
         below.plot(skipped, [point.seconds for point in curve.points], marker=".")
-        for place, height, threshold in _labelled(zip(skipped, scores, curve.points), least):
+        for x, y, point in sorted(zip(skipped, scores, curve.points)):
+            if any(
+                abs(x - other_x) <= _APART[0] * width and abs(y - other_y) <= _APART[1] * height
+                for other_x, other_y in labelled
+            ):
+                continue
+            labelled.append((x, y))
             above.annotate(
-                f"{threshold:g}",
-                (place, height),
+                f"{point.threshold:g}",
+                (x, y),
                 textcoords="offset points",
                 xytext=(0, 4),
                 fontsize="x-small",
                 ha="center",
+                color=line.get_color(),
             )
     above.set_ylabel(score)
     below.set_ylabel("seconds")
@@ -80,14 +89,3 @@ def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:
         axes.grid(alpha=0.3)
     if len(curves) > 1:
         figure.legend(loc="outside lower center", fontsize="small")
-
-
-def _labelled(
-    points: Iterable[tuple[float, float, Point]], least: float
-) -> Iterator[tuple[float, float, float]]:
-    """Place, height and threshold of points far enough apart for readable labels."""
-    before = math.inf
-    for place, height, point in sorted(points):
-        if abs(place - before) > least:
-            before = place
-            yield place, height, point.threshold

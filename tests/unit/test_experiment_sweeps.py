@@ -96,6 +96,13 @@ def test_labels_that_would_cover_one_another_are_left_out() -> None:
     assert [label.get_text() for label in figure.axes[0].texts] == ["0.9", "0.4", "0.1"]
     assert not figure.legends
 
+    figure, other = Figure(), [points[0]._replace(score=90.1), points[2]._replace(score=10)]
+    curves = [trade_off_plots.Curve("ndr", points), trade_off_plots.Curve("sut", other)]
+    trade_off_plots.draw_into(figure, curves, "accuracy")
+    labels = [(label.get_text(), label.get_color()) for label in figure.axes[0].texts]
+    first, second = (line.get_color() for line in figure.axes[0].lines)
+    assert labels == [("0.9", first), ("0.4", first), ("0.1", first), ("0.4", second)]
+
 
 def test_a_sweep_without_costs_is_not_drawn(tmp_path: Path) -> None:
     path = run(tmp_path, "ndr", 1, {"all": 95})
