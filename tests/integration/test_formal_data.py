@@ -455,6 +455,8 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, samples: Path)
         ("cogs", ["--raw", "absent"], "--raw absent is not a folder"),
         ("cogs", ["--raw", ".", "--limit", "0"], "must be a whole number of at least 1"),
         ("cogs", [], "the following arguments are required: --out"),
+        ("cogs", ["--exposures", "0"], "--exposures: must be a whole number of at least 1"),
+        ("cogs", ["--exposures", "1001"], "--exposures must be at most 1,000, but is 1,001"),
         ("pcfg", ["--raw", ".", "--split", "mcd1"], "invalid choice: 'mcd1'"),
         ("scan", ["--cutoff", "48"], "--cutoff must be between 1 and 47 actions, but is 48"),
         ("scan", ["--cutoff", "3", "--split", "length"], "not allowed with argument"),

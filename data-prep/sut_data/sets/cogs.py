@@ -1,7 +1,8 @@
 """COGS (Kim and Linzen, 2020): English sentences and their logical forms.
 
 A line of the published files is `sentence TAB logical form TAB type`; gen.tsv has 1,000
-lines of each of 21 types of generalisation.
+lines of each of 21 types of generalisation. What most of these types ask about, train.tsv shows
+once: 143 words by themselves (`primitive`), 12 words in one construction (`exposure_example_...`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from sut_data.command_line import whole_number
 from sut_data.errors import InputError
 from sut_data.files import read_lines
 from sut_data.folders.raw_files import obtain
@@ -20,6 +22,8 @@ ADDRESS = "https://raw.githubusercontent.com/najoungkim/COGS/main/data/"
 FILES = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv", "gen": "gen.tsv"}
 PUBLISHED_SIZES = {"train": 24_155, "valid": 3_000, "test": 3_000, "gen": 21_000}
 TYPES, LINES_OF_A_TYPE = 21, 1_000
+IN_DISTRIBUTION = "in_distribution"
+MOST_EXPOSURES = 1_000
 
 
 def read_file(path: Path) -> list[Example]:
@@ -53,6 +57,15 @@ def check_types(gen: list[Example], limit: int | None) -> None:
     check_counts("COGS gen", found, published, limit)
 
 
+def repeat_exposures(train: list[Example], times: int) -> list[Example]:
+    """Return the training set with every primitive and exposure example `times` times in it."""
+    exposures = [example for example in train if example.values[0] != IN_DISTRIBUTION]
+    repeated = train + exposures * (times - 1)
+    if times > 1:
+        print(f"--exposures: {len(exposures)} examples {times} times, {len(repeated):,} in train.")
+    return repeated
+
+
 def main(program: str, argv: Sequence[str]) -> None:
     """Read the published files and prepare them."""
     parser = make_parser(
@@ -66,7 +79,15 @@ def main(program: str, argv: Sequence[str]) -> None:
         "cp_recursion and pp_recursion, have words that the training set lacks (variables "
         "numbered above 18).",
     )
+    parser.add_argument(
+        "--exposures", type=whole_number, default=1, metavar="N",
+        help="have each primitive and exposure example N times in the training set (default: 1, as "
+        "published); a short training sees them too rarely otherwise, and gets hardly any of `gen` "
+        "right",
+    )  # fmt: skip
     args = parser.parse_args(argv)
+    if args.exposures > MOST_EXPOSURES:
+        parser.error(f"--exposures must be at most {MOST_EXPOSURES:,}, but is {args.exposures:,}")
     files = obtain(args.raw, "cogs", {name: ADDRESS + name for name in FILES.values()})
 
     def make_parts() -> Parts:
@@ -75,6 +96,7 @@ def main(program: str, argv: Sequence[str]) -> None:
         found = {part: len(examples) for part, examples in parts.items()}
         check_counts("COGS", found, PUBLISHED_SIZES, args.limit)
         check_types(parts["gen"], args.limit)
-        return parts
+        return {**parts, "train": repeat_exposures(parts["train"], args.exposures)}
 
-    prepare(args, files.values(), make_parts, ["type"], name="cogs")
+    split = None if args.exposures == 1 else f"exposures_{args.exposures}"
+    prepare(args, files.values(), make_parts, ["type"], name="cogs", split=split)

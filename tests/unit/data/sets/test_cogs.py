@@ -25,6 +25,9 @@ def test_published_files(shared_data: Path) -> None:
     assert len(types) == 21 and set(types.values()) == {1000}
     assert types["cp_recursion"] == types["obj_pp_to_subj_pp"] == 1000
     cogs.check_types(parts["gen"], None)
+    repeated = Counter(line.source for line in cogs.repeat_exposures(parts["train"], 30))
+    assert repeated["shark"] == repeated["Paula"] == repeated["A hedgehog ate the cake on the bed ."] == 30
+    assert repeated["Emma rolled a teacher ."] == 1 and repeated.total() == 24_155 + 29 * 155
     assert parts["train"][2] == Example(
         "Emma rolled a teacher .",
         "roll . agent ( x _ 1 , Emma ) AND roll . theme ( x _ 1 , x _ 3 ) AND teacher ( x _ 3 )",
@@ -55,6 +58,18 @@ def test_a_lost_type_is_noticed() -> None:
     cogs.check_types(lines, 5)
     with pytest.raises(InputError, match="has 0 types"):
         cogs.check_types([], None)
+
+
+def test_repeated_exposures(capsys: pytest.CaptureFixture[str]) -> None:
+    train = [
+        Example("A cat ran .", "cat", ("in_distribution",)),
+        Example("shark", "shark", ("primitive",)),
+        Example("A cow ran .", "cow", ("exposure_example_subj_common",)),
+    ]
+    assert cogs.repeat_exposures(train, 1) == train
+    assert capsys.readouterr().out == ""
+    assert cogs.repeat_exposures(train, 3) == [*train, *train[1:], *train[1:]]
+    assert capsys.readouterr().out == "--exposures: 2 examples 3 times, 7 in train.\n"
 
 
 @pytest.mark.parametrize("line", ["", "A\tB", "A\tB\tc\td", "A\t \tc", "\tB\tc"])
