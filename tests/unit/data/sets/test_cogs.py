@@ -26,7 +26,7 @@ def test_published_files(shared_data: Path) -> None:
     assert types["cp_recursion"] == types["obj_pp_to_subj_pp"] == 1000
     cogs.check_types(parts["gen"], None)
     repeated = Counter(line.source for line in cogs.repeat_exposures(parts["train"], 30))
-    assert repeated["shark"] == repeated["Paula"] == repeated["A hedgehog ate the cake on the bed ."] == 30
+    assert {repeated[x] for x in ("shark", "Paula", "A hedgehog ate the cake on the bed .")} == {30}
     assert repeated["Emma rolled a teacher ."] == 1 and repeated.total() == 24_155 + 29 * 155
     assert parts["train"][2] == Example(
         "Emma rolled a teacher .",
