@@ -39,10 +39,11 @@ def split_of(experiment: Experiment, split: str | None) -> str:
 
 
 def folder_of(experiment: Experiment, split: str | None) -> Path:
-    """The default folder of the data: one for each split."""
+    """The usual folder of the data: one for each split; `default` is not part of its name."""
     name = split_of(experiment, split)
     own = Path(experiment.name).name  # columns of the matrix have the name of their folder
-    return FOLDER / (f"{own}-{name}" if len(experiment.splits) > 1 else own)
+    alone = name == "default" or len(experiment.splits) == 1
+    return FOLDER / (own if alone else f"{own}-{name}")
 
 
 def by_option(words: Sequence[str]) -> dict[str, list[str]]:

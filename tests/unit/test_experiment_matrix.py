@@ -36,10 +36,11 @@ LENGTHS = {
     "logical_inference-full": (28, 2),
     "scan-length": (8, 12),
     "scan-addprim_turn_left": (8, 15),
-    "cogs": (9, 47),
+    "cogs-exposures_30": (9, 47),
     "long_lookup_tables-long": (7, 6),
 }
 CTL = ("lstm", "ctl-backward")
+COGS = "cogs-exposures_30"
 
 
 def cell(
@@ -132,7 +133,7 @@ def test_every_model_is_built(column: str) -> None:
         (["--rows", "lstn"], "not `lstn` (did you mean `lstm`?)"),
         (["--columns", "scan"], "columns ctl-backward, arithmetic, logical_inference-full, "),
         (["--size", "paper"], "has the sizes small, long, not `paper`"),
-        (["--columns", "cogs"], "make them with `sut-experiment prepare matrix/cogs`"),
+        (["--columns", COGS], "make them with `sut-experiment prepare matrix/cogs-exposures_30`"),
         (["--draw"], "there are no runs in runs/matrix to draw: run them without --draw, or name"),
     ],
 )
@@ -173,7 +174,7 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     for one in planned:
         as_planned(one)
     cell(out, "compositional", "ctl-backward", {"all": 1.0})
-    line = ["matrix", "--columns", "ctl-backward", "cogs", "--out", str(out), "--dry-run"]
+    line = ["matrix", "--columns", "ctl-backward", COGS, "--out", str(out), "--dry-run"]
     rows = ["ndr", "sut", "ut", "rel", "compositional"]
     assert experiment.main([*line, "--rows", *rows, "--updates", "7"]) == 0
     printed = capsys.readouterr().out
@@ -203,13 +204,11 @@ def test_train_and_matrix_put_a_cell_into_the_same_folder(
     size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data-bin" / "cogs").mkdir(parents=True)
-    (tmp_path / "data-bin" / "cogs" / "dict.src.txt").touch()
+    (tmp_path / "data-bin" / COGS).mkdir(parents=True)
+    (tmp_path / "data-bin" / COGS / "dict.src.txt").touch()
     out = tmp_path / "runs" / "matrix"
-    (planned,) = grid.runs(
-        GRID.only(["lstm"], ["cogs"]), size=size, seeds=[2], updates=None, out=out
-    )
-    line = ["train", "matrix/cogs", "--models", "lstm", "--seeds", "2", "--size", size]
+    (planned,) = grid.runs(GRID.only(["lstm"], [COGS]), size=size, seeds=[2], updates=None, out=out)
+    line = ["train", "matrix/cogs-exposures_30", "--models", "lstm", "--seeds", "2", "--size", size]
     assert experiment.main([*line, "--dry-run"]) == 0
     assert f"--save-dir {planned.folder}/checkpoints" in capsys.readouterr().out
 
@@ -246,14 +245,14 @@ def test_a_part_replaces_no_whole_table(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "runs"
     cell(out, *CTL, {"9": 0.0, "all": 90.0})
-    line = ["matrix", "--out", str(out), "--rows", "ndr", "--columns", "ctl-backward", "cogs"]
+    line = ["matrix", "--out", str(out), "--rows", "ndr", "--columns", "ctl-backward", COGS]
     assert experiment.main([*line, "--draw"]) == 0
     with open(out / "matrix.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["row"] for row in rows} == {"lstm", "ndr"}
-    assert {row["column"] for row in rows} == {"ctl-backward", "cogs"}
+    assert {row["column"] for row in rows} == {"ctl-backward", COGS}
     assert [row["mean"] for row in rows if row["row"] == "lstm"] == ["90.0000", ""]
-    for name in ("ctl-backward", "cogs"):
+    for name in ("ctl-backward", COGS):
         (tmp_path / "data-bin" / name).mkdir(parents=True)
         (tmp_path / "data-bin" / name / "dict.src.txt").touch()
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -276,29 +275,29 @@ def test_cells(tmp_path: Path) -> None:
     operators = {"6": 0.0, "7": 90.0, "8": 80.0, "9": 70.0, "10": 0.0, "all": 48.0}
     cell(tmp_path, "ndr", "logical_inference-full", operators)
     cell(tmp_path, "sut", "logical_inference-full", {"7": 90.0, "all": 90.0})
-    cell(tmp_path, "sut", "cogs", {"all": 3.0}, updates=5)
-    cell(tmp_path, "ut", "cogs", {})
-    unfinished = replace(records.read_record(tmp_path / "cogs" / "ut-seed-1").sessions[0])
+    cell(tmp_path, "sut", COGS, {"all": 3.0}, updates=5)
+    cell(tmp_path, "ut", COGS, {})
+    unfinished = replace(records.read_record(tmp_path / COGS / "ut-seed-1").sessions[0])
     stopped = [replace(unfinished, outcome="interrupted")]
-    cell(tmp_path, "ndr", "cogs", {"all": 3.0}, sessions=stopped)
-    cell(tmp_path, "rel", "cogs", {"all": 99.0}, size="long")
+    cell(tmp_path, "ndr", COGS, {"all": 3.0}, sessions=stopped)
+    cell(tmp_path, "rel", COGS, {"all": 99.0}, size="long")
     other = Data(folder="data-bin/arithmetic", digest="d", options=["--sizes 900 9 9 9"])
     cell(tmp_path, "ndr", "arithmetic", {"7": 9.0, "8": 9.0, "all": 9.0}, data=other)
-    length = Data(folder="data-bin/cogs", dataset="scan", split="length", digest="d")
-    cell(tmp_path, "lstm", "cogs", {"all": 99.0}, data=length)
-    cogs = replace(GRID.columns["cogs"], impossible={"mix": "it is too slow"})
-    found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, "cogs": cogs}))
+    length = Data(folder="data-bin/cogs-exposures_30", dataset="scan", split="length", digest="d")
+    cell(tmp_path, "lstm", COGS, {"all": 99.0}, data=length)
+    cogs = replace(GRID.columns[COGS], impossible={"mix": "it is too slow"})
+    found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, COGS: cogs}))
     assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
     assert str(found["ndr", "logical_inference-full"]) == "80.0"
     assert found["sut", "logical_inference-full"].mean is None  # it lacks two of three groups
-    sut = found["sut", "cogs"]
+    sut = found["sut", COGS]
     assert (str(sut), sut.remark) == ("3.0†", "5 updates (`--updates`)")
     assert found["ndr", "arithmetic"].remark == "data made with --sizes 900 9 9 9"
-    assert found["lstm", "cogs"].remark == "other data (scan length)"
-    assert str(found["ut", "cogs"]) == "not evaluated"
-    assert str(found["ndr", "cogs"]) == "not finished"
-    assert str(found["rel", "cogs"]) == "not run"  # in this size
-    assert (str(found["mix", "cogs"]), found["mix", "cogs"].remark) == ("–", "it is too slow")
+    assert found["lstm", COGS].remark == "other data (scan length)"
+    assert str(found["ut", COGS]) == "not evaluated"
+    assert str(found["ndr", COGS]) == "not finished"
+    assert str(found["rel", COGS]) == "not run"  # in this size
+    assert (str(found["mix", COGS]), found["mix", COGS].remark) == ("–", "it is too slow")
 
 
 def test_the_best_of_a_column_is_bold(tmp_path: Path) -> None:
@@ -327,7 +326,7 @@ def test_cells_of_other_data_are_not_run(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_sizes_have_folders_of_their_own() -> None:
-    part = GRID.only(["ndr"], ["cogs"])
+    part = GRID.only(["ndr"], [COGS])
     folders = [
         grid.runs(part, size=size, seeds=[1], updates=None, out=Path("m"), only_listed=True)[0]
         for size in ("small", "long")
@@ -344,9 +343,9 @@ def test_a_cell_that_cannot_be_evaluated_does_not_stop_the_others(
     monkeypatch.setattr(_experiment_matrix, "_measure", fail)
     monkeypatch.setattr(_experiment_matrix, "_is_measured", lambda *of_run: False)
     monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
-    data = Data(folder="data-bin/cogs", dataset="cogs", digest="d")
+    data = Data(folder="data-bin/cogs-exposures_30", dataset="cogs", digest="d")
     monkeypatch.setattr(grid, "_data", lambda experiment: data)
-    part = GRID.only(["lstm", "ndr"], ["cogs"])
+    part = GRID.only(["lstm", "ndr"], [COGS])
     cells = grid.runs(part, size="small", seeds=[1], updates=None, out=tmp_path / "m")
 
     def train(runs: list[Run], arguments: object, say: Any, finish: Any) -> None:
