@@ -184,7 +184,7 @@ def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         "# ctl-backward, ut, seed 1: to be trained\n",
         "# ctl-backward, rel, seed 1: to be evaluated\n",
         "# ctl-backward, compositional, seed 1: cannot be run: its folder holds a run of other ",
-        f"# cogs, sut, seed 1: to be trained, once there is {tmp_path / 'data-bin' / 'cogs'}\n",
+        f"# {COGS}, sut, seed 1: to be trained, once there is {tmp_path / 'data-bin' / COGS}\n",
     ):
         assert text in printed
     assert printed.count("fairseq-train ") == printed.count("--max-update 7") == 10
@@ -355,7 +355,7 @@ def test_a_cell_that_cannot_be_evaluated_does_not_stop_the_others(
     with pytest.raises(FailedTrainingsError) as caught:
         _experiment_matrix._run(cells, argparse.Namespace())
     reason = "seed 1 could not be evaluated: RuntimeError: no such operator"
-    assert str(caught.value) == f"cogs, lstm, {reason}; cogs, ndr, {reason}"
+    assert str(caught.value) == f"{COGS}, lstm, {reason}; {COGS}, ndr, {reason}"
 
 
 def test_whole_trainings_come_first(tmp_path: Path) -> None:

@@ -295,6 +295,20 @@ def test_published_numbers(
 
 
 @pytest.mark.parametrize(
+    ("name", "split", "folder"),
+    [
+        ("arithmetic", None, "arithmetic"),
+        ("cogs", None, "cogs"),
+        ("cogs", "exposures_30", "cogs-exposures_30"),
+        ("matrix/cogs-exposures_30", None, "cogs-exposures_30"),
+        ("scan", None, "scan-simple"),
+    ],
+)
+def test_the_folder_of_a_split(name: str, split: str | None, folder: str) -> None:
+    assert preparing.folder_of(reading.read(name), split) == Path("data-bin", folder)
+
+
+@pytest.mark.parametrize(
     ("split", "options", "usual"),
     [
         ("lists", ["--sizes 9 9 9"], True),
