@@ -75,9 +75,11 @@ _SHOWN: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 
 
 def print_table(result: dict[str, Any]) -> None:
-    """Print the rows as a table, then the confusion table."""
+    """Print the rows as a table, then the confusion table; a single mode needs no column."""
     rows = result["rows"]
     shown = [one for one in _SHOWN if any(row.get(one[0]) is not None for row in rows)]
+    if len({row["mode"] for row in rows}) == 1:
+        shown = [one for one in shown if one[0] != "mode"]
     named = {"group": result["by"], "percent": result["measure"]}
     lines = [[named.get(key) or heading for key, heading, _ in shown]]
     for row in rows:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sut_fairseq.analysis.evaluation import Answer, Outcome, in_ranges
-from sut_fairseq.cli import evaluate
+from sut_fairseq.cli import _evaluation_output, evaluate
 from sut_fairseq.cli._evaluate_options import make_parser
 
 
@@ -66,3 +66,15 @@ def test_no_answer_equals_an_unknown_word(
     row = evaluate._row(arguments, task, "search", None, "all", Outcome({0: Answer(False, found)}))
     assert row["same_conjuncts"] == same
     assert row["bleu"] == pytest.approx(bleu, abs=0.01)
+
+
+@pytest.mark.parametrize("modes", [["reference"], ["reference", "search"]])
+def test_modes_have_a_column_where_there_are_several(
+    modes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"mode": mode, "group": "all", "percent": 12.5} for mode in modes]
+    _evaluation_output.print_table({"by": "depth", "measure": "exact match", "rows": rows})
+    heading, *lines = (line.split() for line in capsys.readouterr().out.splitlines())
+    named = len(modes) > 1
+    assert heading == ["mode"] * named + ["depth", "exact", "match"]
+    assert lines == [[mode] * named + ["all", "12.50", "%"] for mode in modes]
