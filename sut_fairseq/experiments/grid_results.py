@@ -12,7 +12,7 @@ from sut_fairseq.experiments.costs import Costs, read_costs
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.evaluating import Evaluated, read_evaluations
 from sut_fairseq.experiments.grid import Column, Grid
-from sut_fairseq.experiments.published import ALL, is_about
+from sut_fairseq.experiments.published import ALL, is_about, made_as_usual
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import markdown_table, run_cells
 from sut_fairseq.experiments.results import Group
@@ -175,12 +175,14 @@ def _why(group: Group) -> str:
 def _cut_short(record: Record, experiment: Experiment) -> str:
     """What distinguishes a run from those that its experiment's file describes."""
     data = record.data
+    about = is_about(experiment, data)
+    options = " ".join(data.options) or "no options"
     remarks = {
-        f"other data ({data.dataset} {data.split})": not is_about(experiment, data),
+        f"other data ({data.dataset} {data.split})": not about,
         record.own_length: bool(record.own_length),
         "own options": bool(record.options),
         "a part of the data": data.limited,
-        f"data made with {' '.join(data.options)}": bool(data.options),
+        f"data made with {options}": about and not made_as_usual(experiment, data),
     }
     return ", ".join(remark for remark, holds in remarks.items() if holds)
 

@@ -16,6 +16,11 @@ def is_usual(experiment: Experiment, data: Data) -> bool:
     """Whether data are those of an experiment: whole, and prepared as its file says."""
     if (data.dataset or _OWN_TEXT) != (experiment.dataset or _OWN_TEXT) or data.limited:
         return False
+    return made_as_usual(experiment, data)
+
+
+def made_as_usual(experiment: Experiment, data: Data) -> bool:
+    """Whether data were made with the options that the experiment's file has for their split."""
     # A stamp without the name of a data set has no options either.
     return not data.dataset or set(data.options) in _options(experiment, data.split)
 

@@ -281,10 +281,15 @@ def test_cells(tmp_path: Path) -> None:
     stopped = [replace(unfinished, outcome="interrupted")]
     cell(tmp_path, "ndr", COGS, {"all": 3.0}, sessions=stopped)
     cell(tmp_path, "rel", COGS, {"all": 99.0}, size="long")
-    other = Data(folder="data-bin/arithmetic", digest="d", options=["--sizes 900 9 9 9"])
+    sizes = ["--sizes 900 9 9 9"]
+    other = Data(folder="data-bin/arithmetic", dataset="arithmetic", digest="d", options=sizes)
     cell(tmp_path, "ndr", "arithmetic", {"7": 9.0, "8": 9.0, "all": 9.0}, data=other)
     length = Data(folder="data-bin/cogs-exposures_30", dataset="scan", split="length", digest="d")
     cell(tmp_path, "lstm", COGS, {"all": 99.0}, data=length)
+    once = Data(folder="data-bin/cogs", dataset="cogs", digest="d")
+    cell(tmp_path, "transformer", COGS, {"all": 2.0}, data=once)
+    usual = replace(once, split="exposures_30", options=["--exposures 30"])
+    cell(tmp_path, "compositional", COGS, {"all": 2.0}, data=usual)
     cogs = replace(GRID.columns[COGS], impossible={"mix": "it is too slow"})
     found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, COGS: cogs}))
     assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
@@ -294,6 +299,8 @@ def test_cells(tmp_path: Path) -> None:
     assert (str(sut), sut.remark) == ("3.0†", "5 updates (`--updates`)")
     assert found["ndr", "arithmetic"].remark == "data made with --sizes 900 9 9 9"
     assert found["lstm", COGS].remark == "other data (scan length)"
+    assert found["transformer", COGS].remark == "data made with no options"
+    assert found["compositional", COGS].remark == ""
     assert str(found["ut", COGS]) == "not evaluated"
     assert str(found["ndr", COGS]) == "not finished"
     assert str(found["rel", COGS]) == "not run"  # in this size
