@@ -6,8 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from sut_fairseq.experiments.json_files import read_json, write_json
-from sut_fairseq.experiments.typed import Place, build
+from sut_fairseq.experiments.json_files import read_as, write_json
 
 COSTS = "costs.json"
 
@@ -34,7 +33,7 @@ def read_costs(run: Path) -> Costs | None:
         InputError: if the file is damaged.
     """
     path = run / COSTS
-    return build(Costs, read_json(path), Place(path, {})) if path.is_file() else None
+    return read_as(Costs, path) if path.is_file() else None
 
 
 def write_costs(run: Path, costs: Costs) -> None:

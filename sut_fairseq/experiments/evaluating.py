@@ -13,7 +13,6 @@ from sut_fairseq.experiments.provenance import Code, Data
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import MEASURES, Experiment
-from sut_fairseq.experiments.typed import Place, build
 
 CHECKPOINTS = {name: Path("checkpoints", f"checkpoint_{name}.pt") for name in ("best", "last")}
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.999)
@@ -189,7 +188,7 @@ def check_name(run: Path, asked: Asked, data: Data) -> None:
     path = run / f"{asked.name()}{SUFFIX}"
     if not path.is_file():
         return
-    before = build(Evaluated, json_files.read_json(path), Place(path, {}))
+    before = json_files.read_as(Evaluated, path)
     same = before.added == provenance.added_set(Path(data.folder), asked.subset)
     if asked.data is not None:
         same = same and before.data.digest == data.digest
@@ -304,8 +303,7 @@ def read_evaluations(run: Path, record: Record) -> list[Evaluated]:
     """
     found = []
     for path in sorted(run.glob(f"*{SUFFIX}")):
-        content, place = json_files.read_json(path), Place(path, {})
-        evaluated = build(Evaluated, content, place)
+        evaluated = json_files.read_as(Evaluated, path)
         _check_rows(evaluated, path)
         its_data = evaluated.asked.data is not None or evaluated.data.digest == record.data.digest
         if its_data and evaluated.when >= record.trained_until:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sut_data.files import write_whole
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.typed import Place, build
+
+T = TypeVar("T")
 
 
 def read_json(path: Path) -> Any:
@@ -20,6 +23,15 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is damaged ({error}): remove it and make it again.") from error
+
+
+def read_as(kind: type[T], path: Path) -> T:
+    """Read one of our JSON files as a dataclass.
+
+    Raises:
+        InputError: if it is damaged, or does not fit the dataclass.
+    """
+    return build(kind, read_json(path), Place(path, {}))
 
 
 def write_json(path: Path, document: Any) -> None:

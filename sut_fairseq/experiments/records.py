@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments.json_files import read_json, write_json
+from sut_fairseq.experiments.json_files import read_as, write_json
 from sut_fairseq.experiments.provenance import Code, Computer, Data
 from sut_fairseq.experiments.schema import Settings, Value, without_machine
-from sut_fairseq.experiments.typed import Place, build
 
 RECORD = "run.json"
 LOG = "train.log"
@@ -194,7 +193,7 @@ def read_record(run: Path) -> Record:
         raise InputError(
             f"{run} is not the folder of a run: name one that `sut-experiment train` made."
         )
-    record = build(Record, read_json(path), Place(path, {}))
+    record = read_as(Record, path)
     if "" not in record.trainings:
         raise InputError(f"{path} is damaged (no training in `trainings`): make the run again.")
     # Records from before an option counted as one of the machine still list it.
