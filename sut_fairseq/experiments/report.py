@@ -172,30 +172,25 @@ def _costs(sweep: Evaluations) -> dict[str, dict[str, str]]:
 def _results(
     asked: Asked, measure: str, rows: Sequence[Row], costs: Mapping[str, Mapping[str, str]]
 ) -> str:
+    """The rows of one measure as a table, of which each column is made with its heading."""
     by = next((row.by for row in rows if row.by), None)
-    seeds = list(rows[0].results)
-    several = len(seeds) > 1
-    header = [by or "group"]
+    columns = [[by or "group", *(row.group for row in rows)]]
     if any(row.sentences for row in rows):
-        header.append("sentences")
-    header += [f"seed {seed}" for seed in seeds]
-    header += ["mean", "deviation"] if several else []
-    paper = any(row.paper is not None for row in rows)
-    header += ["paper"] if paper else []
-    header += costs
-    lines = [header]
-    for row in rows:
-        line = [row.group]
-        if "sentences" in header:
-            line.append(f"{row.sentences:,}" if row.sentences else "")
-        line += [shown(measure, result) for result in row.results.values()]
-        if several:
-            line += [shown(measure, row.mean), shown(measure, row.deviation or 0.0)]
-        if paper:
-            line.append("" if row.paper is None else f"{row.paper:g}")
-        line += [cost.get(row.group, "") for cost in costs.values()]
-        lines.append(line)
-    return f"{_how(asked)}, {MEASURES[measure]}:\n\n{markdown_table(lines)}"
+        counts = (f"{row.sentences:,}" if row.sentences else "" for row in rows)
+        columns.append(["sentences", *counts])
+    seeds = list(rows[0].results)
+    for seed in seeds:
+        columns.append([f"seed {seed}", *(shown(measure, row.results[seed]) for row in rows)])
+    if len(seeds) > 1:
+        columns.append(["mean", *(shown(measure, row.mean) for row in rows)])
+        columns.append(["deviation", *(shown(measure, row.deviation or 0.0) for row in rows)])
+    if any(row.paper is not None for row in rows):
+        numbers = ("" if row.paper is None else f"{row.paper:g}" for row in rows)
+        columns.append(["paper", *numbers])
+    for name, cost in costs.items():
+        columns.append([name, *(cost.get(row.group, "") for row in rows)])
+    table = markdown_table(list(zip(*columns)))
+    return f"{_how(asked)}, {MEASURES[measure]}:\n\n{table}"
 
 
 def _how(asked: Asked) -> str:
