@@ -81,26 +81,24 @@ class Table:
 
     def rows(self) -> list[dict[str, str]]:
         """A row for each cell, as text by column (`COLUMNS`)."""
-        return [dict(zip(COLUMNS, self._row(cell))) for line in self.cells for cell in line]
+        return [self._row(cell) for line in self.cells for cell in line]
 
-    def _row(self, cell: Cell) -> Iterator[str]:
-        record = cell.group.first if cell.group else None
-        yield from (cell.row, cell.column, self.size)
-        yield "" if record is None or record.all_updates is None else str(record.all_updates)
-        yield " ".join(map(str, cell.scores))
-        yield " ".join(f"{score:.4f}" for score in cell.scores.values())
-        yield "" if cell.mean is None else f"{cell.mean:.4f}"
-        yield "" if cell.deviation is None else f"{cell.deviation:.4f}"
-        yield from (
-            ("", "")
-            if cell.costs is None
-            else (
-                str(cell.costs.params),
-                str(cell.costs.macs),
-            )
-        )
-        yield "" if record is None else f"{_seconds(cell.group):.1f}"
-        yield cell.remark or ("" if cell.scores else cell.text)
+    def _row(self, cell: Cell) -> dict[str, str]:
+        updates = cell.group.first.all_updates if cell.group else None
+        return {
+            "row": cell.row,
+            "column": cell.column,
+            "size": self.size,
+            "updates": "" if updates is None else str(updates),
+            "seeds": " ".join(map(str, cell.scores)),
+            "each": " ".join(f"{score:.4f}" for score in cell.scores.values()),
+            "mean": "" if cell.mean is None else f"{cell.mean:.4f}",
+            "deviation": "" if cell.deviation is None else f"{cell.deviation:.4f}",
+            "parameters": "" if cell.costs is None else str(cell.costs.params),
+            "MACs": "" if cell.costs is None else str(cell.costs.macs),
+            "seconds": "" if cell.group is None else f"{_seconds(cell.group):.1f}",
+            "remark": cell.remark or ("" if cell.scores else cell.text),
+        }
 
 
 def table(grid: Grid, groups: Sequence[Group], size: str) -> Table:

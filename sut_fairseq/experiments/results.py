@@ -156,24 +156,27 @@ class Group:
 
     def cells(self, rows: Sequence[Row], subset: str) -> list[dict[str, str]]:
         """Rows as text by column (`COLUMNS`); `subset` is the text of that column."""
-        record = self.first
-        model = record.model + (f" without {record.without}" if record.without else "")
-        data = (record.data.dataset or self.experiment.name, record.data.split)
-        about = (*data, model, record.size, ", ".join(self._changes()))
+        run, record = next(iter(self.runs.items()))
+        about = {
+            "data": record.data.dataset or self.experiment.name,
+            "split": record.data.split,
+            "model": record.model + (f" without {record.without}" if record.without else ""),
+            "size": record.size,
+            "changes": ", ".join(self._changes()),
+            "subset": subset,
+        }
         return [
-            dict(
-                zip(
-                    COLUMNS,
-                    (
-                        *(*about, subset, row.group, row.measure, next(iter(self.runs)).name),
-                        " ".join(map(str, row.results)),
-                        " ".join(shown(row.measure, one) for one in row.results.values()),
-                        shown(row.measure, row.mean),
-                        "" if row.deviation is None else shown(row.measure, row.deviation),
-                        "" if row.paper is None else f"{row.paper:g}",
-                    ),
-                )
-            )
+            {
+                **about,
+                "group": row.group,
+                "measure": row.measure,
+                "first run": run.name,
+                "seeds": " ".join(map(str, row.results)),
+                "each": " ".join(shown(row.measure, one) for one in row.results.values()),
+                "mean": shown(row.measure, row.mean),
+                "deviation": "" if row.deviation is None else shown(row.measure, row.deviation),
+                "paper": "" if row.paper is None else f"{row.paper:g}",
+            }
             for row in rows
         ]
 

@@ -57,18 +57,16 @@ class Table:
     def cells(self) -> list[dict[str, str]]:
         """A row for each result, as text by column (`COLUMNS`)."""
         return [
-            dict(
-                zip(
-                    COLUMNS,
-                    (
-                        *(line.model, line.split, row.group, " ".join(map(str, row.results))),
-                        " ".join(f"{result:.4f}" for result in row.results.values()),
-                        f"{row.mean:.4f}",
-                        "" if row.deviation is None else f"{row.deviation:.4f}",
-                        "" if row.paper is None else f"{row.paper:g}",
-                    ),
-                )
-            )
+            {
+                "model": line.model,
+                "split": line.split,
+                "group": row.group,
+                "seeds": " ".join(map(str, row.results)),
+                "each": " ".join(f"{result:.4f}" for result in row.results.values()),
+                "mean": f"{row.mean:.4f}",
+                "deviation": "" if row.deviation is None else f"{row.deviation:.4f}",
+                "paper": "" if row.paper is None else f"{row.paper:g}",
+            }
             for line in self.lines
             for row in line.rows
         ]
