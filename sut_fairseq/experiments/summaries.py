@@ -9,6 +9,7 @@ from pathlib import Path
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.evaluating import usual_column, usual_measure
 from sut_fairseq.experiments.published import ALL, is_usual
+from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import SUMMARISED, Experiment, Summary
 
@@ -121,30 +122,33 @@ def _results(
     experiment: Experiment, summary: Summary, groups: Sequence[Group], model: str, split: str
 ) -> list[Row]:
     """Results of a model on a split by group, of the runs with the most seeds."""
-    size = summary.size or next(iter(experiment.sizes))
-    wanted = (experiment.path, model, size)
-    usual = (experiment.evaluation.subset, usual_column(experiment))
-    fitting: list[list[Row]] = [[]]
-    for group in groups:
-        record = group.first
-        data = record.data
-        if (group.experiment.path, record.model, record.size) != wanted:
-            continue
-        # If there is only one split, the data need not name it.
-        if data.split != split and experiment.splits != [split]:
-            continue
-        if record.without or record.options or record.own_length:
-            continue
-        if not is_usual(experiment, data):
-            continue
-        for one in group.evaluations():
-            asked = one.asked
-            if asked.plain and (asked.subset, asked.by) == usual:
-                rows = one.rows_of(summary.measure)
-                if summary.by_split:
-                    shown = summary.of_split.get(split, ALL)
-                    fitting.append([row for row in rows if row.group == shown])
-                else:
-                    fitting.append([row for row in rows if row.group != ALL])
-                break
-    return max(fitting, key=lambda rows: len(rows[0].results) if rows else 0)
+    wanted = (experiment.path, model, summary.size or next(iter(experiment.sizes)))
+    found = [
+        rows
+        for group in groups
+        if (group.experiment.path, group.first.model, group.first.size) == wanted
+        and _is_as_described(experiment, group.first, split)
+        and (rows := _usual_rows(group, summary, split))
+    ]
+    return max(found, key=lambda rows: len(rows[0].results), default=[])
+
+
+def _is_as_described(experiment: Experiment, record: Record, split: str) -> bool:
+    """Whether a run has the data and settings that the experiment's file has for a split."""
+    # If there is only one split, the data need not name it.
+    on_split = record.data.split == split or experiment.splits == [split]
+    changed = record.without or record.options or record.own_length
+    return on_split and not changed and is_usual(experiment, record.data)
+
+
+def _usual_rows(group: Group, summary: Summary, split: str) -> list[Row]:
+    """What a summary shows of the usual evaluation of runs; nothing if there is none."""
+    usual = (group.experiment.evaluation.subset, usual_column(group.experiment))
+    for one in group.evaluations():
+        if one.asked.plain and (one.asked.subset, one.asked.by) == usual:
+            rows = one.rows_of(summary.measure)
+            if summary.by_split:
+                shown = summary.of_split.get(split, ALL)
+                return [row for row in rows if row.group == shown]
+            return [row for row in rows if row.group != ALL]
+    return []
