@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -120,6 +120,21 @@ def describe_data(data: Path) -> Data:
                 f"{path} is not what `sut-prepare` put there (a file of {size:,} bytes): make the "
                 "folder again."
             )
+    return Data(
+        folder=str(data),
+        dataset=stamp.get("dataset") or "",
+        split=stamp.get("split") or "",
+        limited=bool(stamp.get("limited")),
+        options=stamp.get("options") or [],
+        digest=_digest(data, stamp, dictionaries),
+    )
+
+
+def _digest(data: Path, stamp: dict[str, Any], dictionaries: Sequence[Path]) -> str:
+    """A digest of the training data: of the stamp or, without one, of the names and sizes of files.
+
+    Dictionaries are read in any case.
+    """
     digest = hashlib.sha256()
     if stamp:
         # The training data do not change with sets that were added later, with another version of
@@ -138,14 +153,7 @@ def describe_data(data: Path) -> Data:
         digest.update(repr([(path.name, path.stat().st_size) for path in parts]).encode())
     for path in dictionaries:
         digest.update(path.read_bytes())
-    return Data(
-        folder=str(data),
-        dataset=stamp.get("dataset") or "",
-        split=stamp.get("split") or "",
-        limited=bool(stamp.get("limited")),
-        options=stamp.get("options") or [],
-        digest=digest.hexdigest()[:16],
-    )
+    return digest.hexdigest()[:16]
 
 
 def added_set(data: Path, subset: str) -> str:
