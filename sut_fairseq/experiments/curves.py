@@ -67,19 +67,23 @@ def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Poi
         updates = entry.pop("num_updates", None)
         if updates is None or (logger == TRAIN and not all_of_training):
             continue
-        training = logger in (_TRAIN_INNER, TRAIN)
+        subset = TRAIN if logger == _TRAIN_INNER else logger
         for measure, value in entry.items():
-            # The best so far follows from the curve.
-            left_out = measure in _COUNTS or measure.startswith("best_")
-            if training:
-                left_out = left_out or measure in _OF_TRAINING
-                left_out = left_out or not (all_of_training or measure in _LOSSES)
-            if not left_out:
-                key = int(updates), TRAIN if training else logger, measure
-                (epochs if logger == TRAIN else found)[key] = value
+            if _is_shown(measure, subset, all_of_training):
+                (epochs if logger == TRAIN else found)[int(updates), subset, measure] = value
     often = {measure for _, subset, measure in found if subset == TRAIN}
     found |= {key: value for key, value in epochs.items() if key[2] not in often}
     return sorted(Point(*key, value) for key, value in found.items())
+
+
+def _is_shown(measure: str, subset: str, all_of_training: bool) -> bool:
+    """Whether a logged number belongs to a curve."""
+    # The best so far follows from the curve.
+    if measure in _COUNTS or measure.startswith("best_"):
+        return False
+    if subset != TRAIN:
+        return True
+    return measure in _LOSSES or (all_of_training and measure not in _OF_TRAINING)
 
 
 def _logger_of(text: str) -> str:
