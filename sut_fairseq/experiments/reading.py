@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,36 +120,21 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
             return default
         raise InputError(f"{place} needs the key `{key}`.")
 
-    sizes: dict[str, Size] = {}
-    ablations: dict[str, Ablation] = {}
-    for document in documents.values():
-        for name, size in document.sizes.items():
-            before = sizes.get(name, Size())
-            sizes[name] = Size(
-                about=size.about or before.about,
-                like=before.like if size.like is None else size.like,
-                models=before.models if size.models is None else size.models,
-                stages=before.stages if size.stages is None else size.stages,
-            )
-        ablations |= {
-            name: Ablation(about=part.about, models=part.models)
-            for name, part in document.ablations.items()
-        }
     models: dict[str, str] = last("models")
+    sizes = _merged_sizes(documents.values())
     for key, group in (("models", models), ("sizes", sizes)):
         if not group:
             raise InputError(f"{place} needs the key `{key}`, with at least one entry.")
     sizes = {name: _inherit(name, sizes, place / "sizes") for name in sizes}
     for name, size in sizes.items():
         _check_stages(place / "sizes" / name / "stages", size.stages or [])
-    for key, entries in (("sizes", sizes), ("ablations", ablations)):
-        for name, entry in entries.items():
-            for model in entry.models or ():
-                if model not in models:
-                    raise InputError(
-                        f"{place / key / name}: there is no model `{model}`"
-                        f"{nearest(model, models)}."
-                    )
+    ablations = {
+        name: Ablation(about=part.about, models=part.models)
+        for document in documents.values()
+        for name, part in document.ablations.items()
+    }
+    _check_models(models, sizes, place / "sizes")
+    _check_models(models, ablations, place / "ablations")
     experiment = Experiment(
         name=str(path.resolve().relative_to(FOLDER).with_suffix(""))
         if is_ours(path)
@@ -178,6 +163,21 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
     return experiment
 
 
+def _merged_sizes(documents: Iterable[Document]) -> dict[str, Size]:
+    """The sizes without settings: what a file leaves out of one, those that it extends may give."""
+    sizes: dict[str, Size] = {}
+    for document in documents:
+        for name, size in document.sizes.items():
+            before = sizes.get(name, Size())
+            sizes[name] = Size(
+                about=size.about or before.about,
+                like=before.like if size.like is None else size.like,
+                models=before.models if size.models is None else size.models,
+                stages=before.stages if size.stages is None else size.stages,
+            )
+    return sizes
+
+
 def _inherit(
     name: str, sizes: Mapping[str, Size], place: Place, below: tuple[str, ...] = ()
 ) -> Size:
@@ -199,6 +199,22 @@ def _inherit(
         models=other.models if size.models is None else size.models,
         stages=other.stages if size.stages is None else size.stages,
     )
+
+
+def _check_models(
+    models: Iterable[str], parts: Mapping[str, Size] | Mapping[str, Ablation], place: Place
+) -> None:
+    """Refuse sizes or ablations of models that there are not.
+
+    Raises:
+        InputError: naming the model.
+    """
+    for name, part in parts.items():
+        for model in part.models or ():
+            if model not in models:
+                raise InputError(
+                    f"{place / name}: there is no model `{model}`{nearest(model, models)}."
+                )
 
 
 def _check_stages(place: Place, stages: Sequence[Stage]) -> None:
