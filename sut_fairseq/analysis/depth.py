@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.modules.halting.interface import Halting
 from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.stack import Stack, StackOutput
@@ -36,6 +37,28 @@ def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
     """Let the halting units of a built model stop tokens at `alpha_threshold`; inf: never."""
     for unit in units_with_threshold(model):
         unit.alpha_threshold = alpha_threshold
+
+
+def check_thresholds(option: str, thresholds: Iterable[float]) -> None:
+    """Refuse halting thresholds outside (0, 1] that were given with an option.
+
+    Raises:
+        InputError: naming the option.
+    """
+    for threshold in thresholds:
+        check(0 < threshold <= 1, option, "greater than 0, at most 1", threshold)
+
+
+def check_uses_threshold(option: str, model: nn.Module) -> None:
+    """Refuse a model in which nothing halts by a threshold, for which an option gives one.
+
+    Raises:
+        InputError: naming the option.
+    """
+    if not units_with_threshold(model):
+        raise InputError(
+            f"{option} needs a model that halts by stick-breaking, and this one does not."
+        )
 
 
 def never_halt(model: nn.Module) -> None:

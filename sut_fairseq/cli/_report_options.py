@@ -7,9 +7,10 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, refuse, whole_number
 from sut_data.files import check_can_make
+from sut_fairseq.analysis.depth import check_thresholds
 from sut_fairseq.cli._command import add_user_dir
 from sut_fairseq.cli._overrides import parse_overrides
-from sut_fairseq.errors import InputError, check
+from sut_fairseq.errors import InputError
 
 FORMATS = ("png", "pdf", "svg")
 PORT = 8517
@@ -220,8 +221,7 @@ def check_options(arguments: argparse.Namespace) -> None:
         refuse(arguments, _HEADS, "a page shows all heads")
         refuse(arguments, ("experts",), "a page always shows the words of each expert")
         refuse(arguments, ("format",), "a page writes no pictures")
-        for threshold in arguments.thresholds or ():
-            check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+        check_thresholds("--thresholds", arguments.thresholds or ())
     else:
         refuse(arguments, ("thresholds", "log"), "only a page has them: give --html or --serve")
         if arguments.out is None:

@@ -13,9 +13,10 @@ from tqdm import tqdm
 
 from sut_data.tables import table
 from sut_data.waiting import waiting
+from sut_fairseq.analysis.depth import check_thresholds
 from sut_fairseq.cli import average, bleu, macs
 from sut_fairseq.cli._command import for_json
-from sut_fairseq.errors import InputError, check
+from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import reading
 from sut_fairseq.experiments.commands import USER_DIR, program
 from sut_fairseq.experiments.evaluating import SCORE
@@ -94,12 +95,7 @@ def evaluate(
             f"--checkpoints {checkpoints} is not a folder: name the --save-dir of the training."
         )
     if options.alpha_threshold is not None:
-        check(
-            0 < options.alpha_threshold <= 1,
-            "--alpha-threshold",
-            "greater than 0, at most 1",
-            options.alpha_threshold,
-        )
+        check_thresholds("--alpha-threshold", [options.alpha_threshold])
     out = out or checkpoints / f"evaluation-{options.name()}"
     prepared = describe_data(data)
     described = {"digest": prepared.digest, "added": added_set(data, options.subset)}

@@ -19,14 +19,14 @@ from sut_data.text.tokenization import load_direction
 from sut_data.waiting import waiting
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.complexity import count, without_padding
-from sut_fairseq.analysis.depth import set_threshold, units_with_threshold
+from sut_fairseq.analysis.depth import check_thresholds, check_uses_threshold, set_threshold
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.cli import _evaluation_output
 from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
 from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
-from sut_fairseq.errors import InputError, check
+from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.inference.device import usable_device
 from sut_fairseq.inference.files import find_checkpoint
@@ -47,8 +47,7 @@ def run(argv: Sequence[str] | None) -> None:
         InputError: for bad input.
     """
     arguments = make_parser().parse_args(argv)
-    for threshold in arguments.thresholds or ():
-        check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+    check_thresholds("--thresholds", arguments.thresholds or ())
     for option in ("conjuncts", "bleu"):
         if getattr(arguments, option) and "search" not in (arguments.modes or ()):
             raise InputError(
@@ -74,10 +73,8 @@ def run(argv: Sequence[str] | None) -> None:
             "`sut-experiment evaluate` measures the error of its runs, `sut-report` draws what a "
             "model retrieves."
         )
-    if arguments.thresholds and not units_with_threshold(model):
-        raise InputError(
-            "--thresholds needs a model that halts by stick-breaking, and this one does not."
-        )
+    if arguments.thresholds:
+        check_uses_threshold("--thresholds", model)
     if arguments.confusion and not isinstance(task, LabelTask):
         raise InputError(
             "--confusion needs a model trained for sequence_classification or "

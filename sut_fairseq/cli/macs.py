@@ -20,7 +20,7 @@ from sut_fairseq import losses
 from sut_fairseq.analysis import trained, untrained
 from sut_fairseq.analysis.complexity import Complexity, count, without_padding
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
-from sut_fairseq.analysis.depth import skipped, units_with_threshold
+from sut_fairseq.analysis.depth import check_uses_threshold, skipped
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command
 from sut_fairseq.errors import InputError
@@ -138,10 +138,8 @@ def measured(arguments: argparse.Namespace, model_flags: Sequence[str] = ()) -> 
             model, task = _from_checkpoint(arguments)
     if isinstance(model, ContextualRetrievalModel):
         raise InputError(untrained.READS_NUMBERS)
-    if arguments.alpha_threshold is not None and not units_with_threshold(model):
-        raise InputError(
-            "--alpha-threshold needs a model that halts by stick-breaking, and this one does not."
-        )
+    if arguments.alpha_threshold is not None:
+        check_uses_threshold("--alpha-threshold", model)
     if arguments.tgt_len is not None and not isinstance(model, FairseqEncoderDecoderModel):
         raise InputError("--tgt-len is for models with a decoder: leave it out.")
     if arguments.data and not isinstance(model, FairseqLanguageModel):

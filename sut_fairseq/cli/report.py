@@ -16,6 +16,7 @@ from sut_data.files import check_writable, write_whole
 from sut_data.tables import counted
 from sut_data.waiting import Stopwatch, waiting
 from sut_fairseq.analysis import average_steps, evaluation, trained
+from sut_fairseq.analysis.depth import check_uses_threshold
 from sut_fairseq.analysis.page.document import thresholds_of
 from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.checkpoints.settings import setting
@@ -133,10 +134,8 @@ def _serve(arguments: argparse.Namespace, reader: Reader, checkpoint: Path) -> N
 
 def _thresholds(arguments: argparse.Namespace, reader: Reader) -> Sequence[float | None]:
     """The thresholds to compare; those that the user gave are refused if the model uses none."""
-    if arguments.thresholds is not None and reader.alpha_threshold is None:
-        raise InputError(
-            "--thresholds needs a model that halts by stick-breaking, and this one does not."
-        )
+    if arguments.thresholds is not None:
+        check_uses_threshold("--thresholds", reader.model)
     return thresholds_of(reader, arguments.thresholds)
 
 

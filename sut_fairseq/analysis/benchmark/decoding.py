@@ -13,7 +13,13 @@ from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.benchmark.peers import equal_transformer, own_model
 from sut_fairseq.analysis.benchmark.report import NO_PATH, Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
-from sut_fairseq.analysis.depth import count_depth, set_threshold, skipped, units_with_threshold
+from sut_fairseq.analysis.depth import (
+    check_thresholds,
+    count_depth,
+    set_threshold,
+    skipped,
+    units_with_threshold,
+)
 from sut_fairseq.analysis.untrained import random_batch
 from sut_fairseq.errors import check
 from sut_fairseq.tasks.labels import LabelTask
@@ -47,8 +53,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
         InputError: for an unknown architecture, a model that does not generate, thresholds outside
             (0, 1] or for a model that does not halt, or sizes that are not allowed.
     """
-    for threshold in sizes.thresholds:
-        check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+    check_thresholds("--thresholds", sizes.thresholds)
     report = Report("decode", sizes, conditions)
     torch.manual_seed(conditions.seed)
     if sizes.path is None:

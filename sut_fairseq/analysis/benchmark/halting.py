@@ -15,6 +15,7 @@ from sut_fairseq.analysis.benchmark.report import NO_PATH, Report, size
 from sut_fairseq.analysis.benchmark.timing import Conditions, Ratio, Timings, measure
 from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.depth import (
+    check_thresholds,
     count_depth,
     set_threshold,
     skipped,
@@ -169,8 +170,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     names = ("arch", "sentences", "length", "shares")
     report.leave_out(*names, reason="--path and --data have sizes of their own")
-    for threshold in sizes.thresholds:
-        check(0 < threshold <= 1, "--thresholds", "greater than 0, at most 1", threshold)
+    check_thresholds("--thresholds", sizes.thresholds)
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
     pairs = trained.sentence_pairs(task, sizes.gen_subset, sizes.max_sentences)
     counted = list(without_padding(pairs, task.target_dictionary.eos()))
