@@ -47,6 +47,35 @@ def run(argv: Sequence[str] | None) -> None:
         InputError: for bad input.
     """
     arguments = make_parser().parse_args(argv)
+    _check_options(arguments)
+    arguments.path = str(find_checkpoint(Path(arguments.path)))
+    check_overrides(arguments.model_overrides, load_checkpoint(arguments.path, lazy=True))
+    overrides = {**arguments.model_overrides, "group_column": None}
+    if arguments.data:
+        overrides["data"] = arguments.data
+    with waiting("loading the model"):
+        model, task = trained.load(arguments.path, overrides)
+    if arguments.modes is None:
+        arguments.modes = ["search" if isinstance(task, GoldAttentionTask) else "reference"]
+    _check_model(arguments, model, task)
+    result = _evaluate(arguments, model.to(usable_device(arguments.device)), task)
+    # Files first: the reader of the output (`head`, say) may close it before its end.
+    if arguments.csv:
+        write_csv(arguments.csv, _evaluation_output.COLUMNS, result["rows"])
+    if arguments.plot:
+        _evaluation_output.draw(result, arguments.plot)
+    if arguments.json:
+        print_json(result)
+    else:
+        _evaluation_output.print_table(result)
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Refuse incompatible options before anything is loaded.
+
+    Raises:
+        InputError: saying which, and what to do.
+    """
     check_thresholds("--thresholds", arguments.thresholds or ())
     for option in ("conjuncts", "bleu"):
         if getattr(arguments, option) and "search" not in (arguments.modes or ()):
@@ -58,13 +87,14 @@ def run(argv: Sequence[str] | None) -> None:
     if arguments.confusion and len(arguments.modes or [0]) * len(arguments.thresholds or [0]) > 1:
         raise InputError("--confusion makes one table: give one mode and one threshold with it.")
     _evaluation_output.check_files(arguments.csv, arguments.plot)
-    arguments.path = str(find_checkpoint(Path(arguments.path)))
-    check_overrides(arguments.model_overrides, load_checkpoint(arguments.path, lazy=True))
-    overrides = {**arguments.model_overrides, "group_column": None}
-    if arguments.data:
-        overrides["data"] = arguments.data
-    with waiting("loading the model"):
-        model, task = trained.load(arguments.path, overrides)
+
+
+def _check_model(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
+    """Refuse a model that cannot be evaluated, and options that mean nothing for it.
+
+    Raises:
+        InputError: saying why.
+    """
     if isinstance(model, FairseqLanguageModel):
         raise InputError("language models have no sentences to get right: use fairseq-eval-lm.")
     if isinstance(model, ContextualRetrievalModel):
@@ -80,23 +110,12 @@ def run(argv: Sequence[str] | None) -> None:
             "--confusion needs a model trained for sequence_classification or "
             "classification_as_translation."
         )
-    arguments.modes = arguments.modes or [_usual_mode(task)]
     for option in ("beam", "max_len"):
         if getattr(arguments, option) is not None and "search" not in arguments.modes:
             raise InputError(
                 f"--{option.replace('_', '-')} is for what is generated: give --modes search with "
                 "it, or leave it out."
             )
-    result = _evaluate(arguments, model.to(usable_device(arguments.device)), task)
-    # Files first: the reader of the output (`head`, say) may close it before its end.
-    if arguments.csv:
-        write_csv(arguments.csv, _evaluation_output.COLUMNS, result["rows"])
-    if arguments.plot:
-        _evaluation_output.draw(result, arguments.plot)
-    if arguments.json:
-        print_json(result)
-    else:
-        _evaluation_output.print_table(result)
 
 
 def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> dict[str, Any]:
@@ -168,11 +187,6 @@ def _macs(model: Any, task: tasks.FairseqTask, split: str, number: int) -> int:
     ]
     counted = count(model, tqdm(batches, desc="MACs", unit="batch", disable=None))
     return round(counted.macs_full / counted.sentences)
-
-
-def _usual_mode(task: tasks.FairseqTask) -> str:
-    """The default mode of an evaluation."""
-    return "search" if isinstance(task, GoldAttentionTask) else "reference"
 
 
 def _row(
