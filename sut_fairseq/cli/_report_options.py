@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sut_data.command_line import Parser, refuse, whole_number
+from sut_data.command_line import Parser, flags, refuse, whole_number
 from sut_data.files import check_can_make
 from sut_fairseq.analysis.depth import check_thresholds
 from sut_fairseq.cli._command import add_user_dir
@@ -218,34 +218,44 @@ def check_options(arguments: argparse.Namespace) -> None:
     if arguments.sentence and arguments.number:
         raise InputError("--sentence and --number both name sentences: give one of them.")
     if page:
-        refuse(arguments, _HEADS, "a page shows all heads")
-        refuse(arguments, ("experts",), "a page always shows the words of each expert")
-        refuse(arguments, ("format",), "a page writes no pictures")
-        check_thresholds("--thresholds", arguments.thresholds or ())
+        _check_page(arguments)
     else:
-        refuse(arguments, ("thresholds", "log"), "only a page has them: give --html or --serve")
-        if arguments.out is None:
-            raise InputError("name a folder for the pictures with --out, or give --html.")
-        if arguments.steps_by and arguments.experts:
-            raise InputError("--steps-by and --experts draw different things: give one of them.")
-        for name in ("steps_by", "experts"):
-            if getattr(arguments, name):
-                reason = f"--{name.replace('_', '-')} draws no sentence"
-                refuse(arguments, ("sentence", "number", "target", *_HEADS, *_SEARCH), reason)
-        if not (arguments.steps_by or arguments.experts):
-            reason = "only --steps-by, --experts and pages go through the sentences of a split"
-            refuse(arguments, ("max_sentences", "max_tokens"), reason)
-        if arguments.sentence:
-            refuse(arguments, ("gen_subset",), "--sentence is of no split")
-    if arguments.serve is not None:
-        refuse(arguments, ("out", "target"), "a served page is not written")
-    named = len(arguments.sentence or arguments.number or ())
-    # A page shows several sentences if none is named.
-    if arguments.target is not None and (named > 1 or (page and named == 0)):
-        raise InputError("--target is for one sentence: give one --sentence or --number with it.")
+        _check_pictures(arguments)
     if arguments.target is not None:
+        named = len(arguments.sentence or arguments.number or ())
+        # A page shows several sentences if none is named.
+        if named > 1 or (page and named == 0):
+            raise InputError(
+                "--target is for one sentence: give one --sentence or --number with it."
+            )
         refuse(arguments, _SEARCH, "with --target nothing is generated")
     if arguments.out is not None:
         check_can_make(arguments.out, f"--out {arguments.out}", inside=True)
     if arguments.log is not None and not arguments.log.is_file():
         raise InputError(f"There is no log `{arguments.log}`; check --log.")
+
+
+def _check_page(arguments: argparse.Namespace) -> None:
+    refuse(arguments, _HEADS, "a page shows all heads")
+    refuse(arguments, ("experts",), "a page always shows the words of each expert")
+    refuse(arguments, ("format",), "a page writes no pictures")
+    check_thresholds("--thresholds", arguments.thresholds or ())
+    if arguments.serve is not None:
+        refuse(arguments, ("out", "target"), "a served page is not written")
+
+
+def _check_pictures(arguments: argparse.Namespace) -> None:
+    refuse(arguments, ("thresholds", "log"), "only a page has them: give --html or --serve")
+    if arguments.out is None:
+        raise InputError("name a folder for the pictures with --out, or give --html.")
+    of_split = [name for name in ("steps_by", "experts") if getattr(arguments, name)]
+    if len(of_split) > 1:
+        raise InputError("--steps-by and --experts draw different things: give one of them.")
+    if of_split:
+        reason = f"{flags(of_split)} draws no sentence"
+        refuse(arguments, ("sentence", "number", "target", *_HEADS, *_SEARCH), reason)
+    else:
+        reason = "only --steps-by, --experts and pages go through the sentences of a split"
+        refuse(arguments, ("max_sentences", "max_tokens"), reason)
+    if arguments.sentence:
+        refuse(arguments, ("gen_subset",), "--sentence is of no split")
