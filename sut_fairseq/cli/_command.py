@@ -16,8 +16,14 @@ from sut_data import command_line
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.errors import InputError
 
-__all__ = ["add_user_dir", "for_json", "load_checkpoint", "print_json", "run_command"]
-
+__all__ = [
+    "add_languages",
+    "add_user_dir",
+    "for_json",
+    "load_checkpoint",
+    "print_json",
+    "run_command",
+]
 
 _QUIET = ("fairseq", "sut_fairseq", "matplotlib")
 
@@ -76,6 +82,14 @@ def add_user_dir(parser: argparse._ActionsContainer) -> None:
         help="folder of another fairseq plugin, whose code is run, for architectures that it "
         "registers (this package needs no --user-dir here)",
     )
+
+
+def add_languages(parser: argparse._ActionsContainer) -> None:
+    """Add `--source-lang` and `--target-lang`, by default those of a training."""
+    for side in ("source", "target"):
+        parser.add_argument(
+            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
+        )
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from sut_data.command_line import Parser, whole_number
 from sut_fairseq.analysis import evaluation
 from sut_fairseq.cli._command import add_user_dir
-from sut_fairseq.cli._overrides import parse_overrides
+from sut_fairseq.cli._overrides import add_model_overrides
 
 MODES = ("reference", "search")
 _LENGTH_BINS = 10
@@ -60,13 +60,7 @@ def make_parser() -> Parser:
         metavar="A",
         help="halting thresholds (default: the checkpoint's own)",
     )
-    how.add_argument(
-        "--model-overrides",
-        type=parse_overrides,
-        default={},
-        metavar="DICT",
-        help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
-    )
+    add_model_overrides(how)
     how.add_argument(
         "--modes",
         nargs="+",

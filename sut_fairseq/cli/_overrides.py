@@ -12,6 +12,17 @@ from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
 from sut_fairseq.errors import InputError
 
 
+def add_model_overrides(parser: argparse._ActionsContainer) -> None:
+    """Add `--model-overrides`."""
+    parser.add_argument(
+        "--model-overrides",
+        type=parse_overrides,
+        default={},
+        metavar="DICT",
+        help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
+    )
+
+
 def parse_overrides(text: str) -> dict[str, Any]:
     """Argparse type for a dictionary in the form that fairseq-generate takes.
 

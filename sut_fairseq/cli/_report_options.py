@@ -9,7 +9,7 @@ from sut_data.command_line import Parser, flags, refuse, whole_number
 from sut_data.files import check_can_make
 from sut_fairseq.analysis.depth import check_thresholds
 from sut_fairseq.cli._command import add_user_dir
-from sut_fairseq.cli._overrides import parse_overrides
+from sut_fairseq.cli._overrides import add_model_overrides
 from sut_fairseq.errors import InputError
 
 FORMATS = ("png", "pdf", "svg")
@@ -62,13 +62,7 @@ def _model(group: argparse._ArgumentGroup) -> None:
         metavar="DATA-BIN",
         help="prepared folder (default: beside the checkpoint, else that of training)",
     )
-    group.add_argument(
-        "--model-overrides",
-        type=parse_overrides,
-        default={},
-        metavar="DICT",
-        help="options of the model to replace, as in fairseq-generate: \"{'encoder_layers': 24}\"",
-    )
+    add_model_overrides(group)
 
 
 def _subject(group: argparse._ArgumentGroup) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sut_data.command_line import Parser
-from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._command import add_languages, run_command
 from sut_fairseq.inference.export import FORMATS, export
 from sut_fairseq.inference.files import find_model
 
@@ -60,10 +60,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--data", metavar="DATA-BIN", help="data folder with the dictionaries and tokenisation"
     )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
-        )
+    add_languages(parser)
     return parser
 
 

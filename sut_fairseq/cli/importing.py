@@ -12,7 +12,7 @@ from sut_data.command_line import Parser
 from sut_data.files import check_writable
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
-from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._command import add_languages, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.importing import Imported, import_published
 from sut_fairseq.inference.original import TOLERANCE, compare, read_outputs
@@ -109,10 +109,7 @@ def make_parser() -> Parser:
         "model's size, and their words kept in the checkpoint (default: beside the checkpoint, or "
         "the folder that it names, if there is one)",
     )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
-        )
+    add_languages(parser)
     parser.add_argument(
         "--check",
         nargs="+",

@@ -22,7 +22,13 @@ from sut_fairseq.analysis.complexity import Complexity, count, without_padding
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
 from sut_fairseq.analysis.depth import check_uses_threshold, skipped
 from sut_fairseq.checkpoints.settings import setting
-from sut_fairseq.cli._command import add_user_dir, load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import (
+    add_languages,
+    add_user_dir,
+    load_checkpoint,
+    print_json,
+    run_command,
+)
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel
@@ -85,10 +91,7 @@ def make_parser() -> Parser:
     lengths.add_argument(
         "--max-sentences", type=int, metavar="N", help="only the first N (default: all)"
     )
-    for side in ("source", "target"):
-        lengths.add_argument(
-            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
-        )
+    add_languages(lengths)
     parser.add_argument(
         "--alpha-threshold",
         type=float,

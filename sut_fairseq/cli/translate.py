@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from sut_data.command_line import Parser, printable, refuse, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
-from sut_fairseq.cli._command import add_user_dir, for_json, run_command
+from sut_fairseq.cli._command import add_languages, add_user_dir, for_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
@@ -194,10 +194,7 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--data", metavar="DATA-BIN", help="data folder with the dictionaries and tokenisation"
     )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
-        )
+    add_languages(parser)
     add_user_dir(parser)
     parser.add_argument(
         "--export",
