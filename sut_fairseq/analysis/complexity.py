@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from sut_fairseq.analysis.countable import check_model, not_counted
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED, BatchCounter
+from sut_fairseq.analysis.depth import add_halting
 from sut_fairseq.analysis.traces import evaluating
 from sut_fairseq.errors import InputError
 from sut_fairseq.statistics import HaltingStatistics
@@ -84,9 +85,7 @@ def count(
             result.macs += macs
             result.by_part.update(counter.by_part)
             result.by_kind.update(counter.by_kind)
-            for stack, statistics in counter.halting.items():
-                before = result.halting.get(stack)
-                result.halting[stack] = statistics if before is None else before + statistics
+            add_halting(result.halting, counter.halting)
             result.sentences += batch["src_tokens"].shape[0]
             result.source_tokens += batch["src_tokens"].numel()
             if "prev_output_tokens" in batch:

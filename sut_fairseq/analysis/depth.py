@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -75,7 +75,7 @@ def count_depth(model: nn.Module) -> Iterator[dict[str, HaltingStatistics]]:
 
     def note(name: str, stack: nn.Module, inputs: Any, output: StackOutput) -> None:
         if output.halting is not None:
-            sums[name] = sums[name] + output.halting if name in sums else output.halting
+            add_halting(sums, {name: output.halting})
 
     handles = [
         stack.register_forward_hook(partial(note, name)) for name, stack in stacks(model).items()
@@ -85,6 +85,12 @@ def count_depth(model: nn.Module) -> Iterator[dict[str, HaltingStatistics]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def add_halting(sums: dict[str, HaltingStatistics], more: Mapping[str, HaltingStatistics]) -> None:
+    """Add statistics to sums, by "encoder" and "decoder"."""
+    for stack, statistics in more.items():
+        sums[stack] = sums[stack] + statistics if stack in sums else statistics
 
 
 def skipped(statistics: Iterable[HaltingStatistics]) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sut_fairseq import metrics
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.depth import count_depth, skipped
+from sut_fairseq.analysis.depth import add_halting, count_depth, skipped
 from sut_fairseq.errors import InputError
 from sut_fairseq.metrics import GreedyOutcome
 from sut_fairseq.statistics import HaltingStatistics
@@ -63,8 +63,7 @@ class Outcome:
 
     def __add__(self, other: Outcome) -> Outcome:
         sums = dict(self.halting)
-        for stack, statistics in other.halting.items():
-            sums[stack] = sums[stack] + statistics if stack in sums else statistics
+        add_halting(sums, other.halting)
         return Outcome({**self.answers, **other.answers}, sums, self.seconds + other.seconds)
 
     def figures(self) -> dict[str, float]:
