@@ -140,26 +140,33 @@ def _choose(cfg: Any, suffix: str) -> Path | None:
     if is_command() and not cfg.no_save:
         claim(folder)
     writing.clear_leftovers(folder)
-    given, option = cfg.restore_file, "--restore-file"
-    if given == LAST:
-        found = find_start(folder, suffix)
-        if found is not None:
-            if not cfg.reset_optimizer:
-                _check_resumable(found)
-            return found
-        given, option = getattr(cfg, "continue_once", None), "--continue-once"
-        if given is None:
-            given, option = cfg.finetune_from_model, "--finetune-from-model"
-    else:
-        given = given.replace(".pt", f"{suffix}.pt")
-    if given is not None and "://" not in given and not Path(given).exists():
+    if cfg.restore_file != LAST:
+        _check_given("--restore-file", cfg.restore_file.replace(".pt", f"{suffix}.pt"))
+        return None
+    found = find_start(folder, suffix)
+    if found is not None:
+        if not cfg.reset_optimizer:
+            _check_resumable(found)
+    elif (once := getattr(cfg, "continue_once", None)) is not None:
+        _check_given("--continue-once", once)
+    elif cfg.finetune_from_model is not None:
+        _check_given("--finetune-from-model", cfg.finetune_from_model)
+    return found
+
+
+def _check_given(option: str, path: str) -> None:
+    """Refuse the checkpoint of an option if it is missing or damaged; URLs are left to fairseq.
+
+    Raises:
+        InputError: naming the option, or saying what is wrong with the file.
+    """
+    if Path(path).exists():
+        check_whole(path)
+    elif "://" not in path:
         raise InputError(
-            f"{option} {given}: there is no such file; name one that there is, or leave the option "
+            f"{option} {path}: there is no such file; name one that there is, or leave the option "
             "out."
         )
-    if given is not None and Path(given).exists():
-        check_whole(given)
-    return None
 
 
 def _check_resumable(path: Path) -> None:
