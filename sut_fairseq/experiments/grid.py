@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -132,23 +132,8 @@ def runs(
     for experiment in experiments.values():
         check_choice_of(experiment, Choice(next(iter(grid.rows)), size))
     data = {name: _data(experiment) for name, experiment in experiments.items()}
-    missing = [experiments[name].name for name, found in data.items() if not found.digest]
-    others = [
-        f"{found.folder} ({found.dataset}, split {found.split or 'none'}) for {name}"
-        for name, found in data.items()
-        if found.digest and not is_about(experiments[name], found)
-    ]
-    if others and not only_listed:
-        raise InputError(
-            f"other data than those of the column: {'; '.join(others)}; rename the folders, then "
-            f"prepare these with `{PROGRAM_NAME} prepare matrix/COLUMN`."
-        )
-    if missing and not only_listed:
-        commands = "; ".join(f"{PROGRAM_NAME} prepare {name}" for name in missing)
-        raise InputError(
-            f"the data of {', '.join(missing)} are not there: make them with `{commands}`, or name "
-            "other columns with --columns."
-        )
+    if not only_listed:
+        _check_data(experiments, data)
     return [
         Run(
             experiment=experiment,
@@ -163,6 +148,31 @@ def runs(
         for row, choice in choices.items()
         if row not in grid.columns[name].impossible
     ]
+
+
+def _check_data(experiments: Mapping[str, Experiment], data: Mapping[str, Data]) -> None:
+    """Refuse data, by column, that are missing or not those of the column.
+
+    Raises:
+        InputError: naming them, and the commands that make them.
+    """
+    others = [
+        f"{found.folder} ({found.dataset}, split {found.split or 'none'}) for {name}"
+        for name, found in data.items()
+        if found.digest and not is_about(experiments[name], found)
+    ]
+    if others:
+        raise InputError(
+            f"other data than those of the column: {'; '.join(others)}; rename the folders, then "
+            f"prepare these with `{PROGRAM_NAME} prepare matrix/COLUMN`."
+        )
+    missing = [experiments[name].name for name, found in data.items() if not found.digest]
+    if missing:
+        commands = "; ".join(f"{PROGRAM_NAME} prepare {name}" for name in missing)
+        raise InputError(
+            f"the data of {', '.join(missing)} are not there: make them with `{commands}`, or name "
+            "other columns with --columns."
+        )
 
 
 def _data(experiment: Experiment) -> Data:
