@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from matplotlib.lines import Line2D
 
-from sut_fairseq.analysis.drawing import Figure, colors, literal_text
+from sut_fairseq.analysis.drawing import Axes, Figure, colors, literal_text
 
 _MARGIN = 3  # below 0 and above 100 %
 
@@ -43,21 +43,8 @@ def draw(
         figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
     ):
         for series in listed:
-            if series.panel != panel:
-                continue
-            color = color_of[series.model]
-            points = sorted(series.points, key=lambda point: groups.index(point.group))
-            axes.errorbar(
-                [groups.index(point.group) for point in points],
-                [point.mean for point in points],
-                yerr=[point.deviation or 0.0 for point in points],
-                marker="o",
-                capsize=3,
-                color=color,
-            )
-            paper = [point for point in points if point.paper is not None]
-            places = [groups.index(point.group) for point in paper]
-            axes.plot(places, [point.paper for point in paper], "x", color=color)
+            if series.panel == panel:
+                _draw_into(axes, series, groups, color_of[series.model])
         axes.set_title(panel, fontsize="medium")
         axes.set_xticks(range(len(groups)), groups, rotation=30)
         axes.grid(alpha=0.3)
@@ -73,3 +60,18 @@ def draw(
         figure.axes[0].set_ylim(max(least, -_MARGIN), min(most, 100 + _MARGIN))
     figure.suptitle(title, fontsize="medium")
     figure.savefig(path, dpi=150)
+
+
+def _draw_into(axes: Axes, series: Series, groups: Sequence[str], color: str) -> None:
+    """Draw the results of one model, and the paper's numbers."""
+    points = sorted(series.points, key=lambda point: groups.index(point.group))
+    axes.errorbar(
+        [groups.index(point.group) for point in points],
+        [point.mean for point in points],
+        yerr=[point.deviation or 0.0 for point in points],
+        marker="o",
+        capsize=3,
+        color=color,
+    )
+    paper = {groups.index(p.group): p.paper for p in points if p.paper is not None}
+    axes.plot(list(paper), list(paper.values()), "x", color=color)
