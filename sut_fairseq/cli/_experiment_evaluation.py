@@ -163,15 +163,13 @@ def _evaluate_run(arguments: argparse.Namespace, run: Path) -> None:
         refuse(arguments, not_here, f"this means nothing for {experiment.name}")
         _regress(run, record, experiment, arguments.subset or usual.subset)
         return
-    _by_groups(arguments, run, record, experiment)
+    by_groups(run, record, experiment, _asked(arguments, usual), macs=arguments.macs)
 
 
-def _by_groups(
-    arguments: argparse.Namespace, run: Path, record: Record, experiment: Experiment
-) -> None:
-    usual = experiment.evaluation
+def _asked(arguments: argparse.Namespace, usual: Evaluation) -> Asked:
+    """The evaluation by groups, or the sweep, that the command line asks for."""
     sweep = arguments.sweep is not None
-    asked = Asked(
+    return Asked(
         data=None if arguments.data is None else os.path.abspath(arguments.data),
         subset=arguments.subset or usual.subset,
         by=arguments.by or (None if sweep else usual.by),
@@ -181,7 +179,6 @@ def _by_groups(
         search=arguments.search,
         max_sentences=arguments.max_sentences,
     )
-    by_groups(run, record, experiment, asked, macs=arguments.macs)
 
 
 def by_groups(
