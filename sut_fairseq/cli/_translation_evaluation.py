@@ -84,40 +84,21 @@ def evaluate(
         InputError: for unsuitable folders, or if a part of the evaluation fails.
     """
     reference = data / "text" / f"{options.subset}.tgt"
-    if not reference.is_file():
-        sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
-        there = ", ".join(name for name in sets if not name.endswith(".raw"))
-        unprepared = "make the folder with `sut-prepare` first, and name one of its sets"
-        remedy = f"name one of {there}" if there else unprepared
-        raise InputError(f"--data {data} has no set `{options.subset}`: {remedy} with --subset.")
-    if not checkpoints.is_dir():
-        raise InputError(
-            f"--checkpoints {checkpoints} is not a folder: name the --save-dir of the training."
-        )
-    if options.alpha_threshold is not None:
-        check_thresholds("--alpha-threshold", [options.alpha_threshold])
+    _check_asked(data, reference, checkpoints, options)
     out = out or checkpoints / f"evaluation-{options.name()}"
     prepared = describe_data(data)
     described = {"digest": prepared.digest, "added": added_set(data, options.subset)}
     _check_out(out, data, described)
     out.mkdir(parents=True, exist_ok=True)
-    threshold = options.alpha_threshold
     # A call that fails or is interrupted leaves the results of an earlier one as they are.
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=out) as folder:
         averaged, generated = (Path(folder) / name for name in ("average.pt", "generated.txt"))
         say(f"averaging the best checkpoints of {checkpoints}")
-        by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
-        best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", str(averaged)]
-        selection = average.parse(["--from", str(checkpoints), *best])
-        chosen = for_json(average.average(selection).as_dict())
-        chosen["output"] = str(out / averaged.name)
+        chosen = {**_average(checkpoints, averaged, options), "output": str(out / averaged.name)}
         _print_chosen(chosen)
 
         say("counting MACs")  # first: it refuses a threshold for a model without one
-        at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
-        whole = ["--data", str(data), "--gen-subset", options.subset]
-        asked = macs.make_parser().parse_args(["--path", str(averaged), *whole, *at])
-        cost = for_json(macs.measured(asked))
+        cost = _count(averaged, data, options)
 
         search = f"beam {options.beam}, length penalty {options.lenpen:g}"
         say(f"translating {options.subset} ({search})")
@@ -137,7 +118,7 @@ def evaluate(
         "limited": prepared.limited,
         "data": {"folder": str(data), **described},
         **{name: getattr(options, name) for name in ("subset", "beam", "lenpen")},
-        "alpha_threshold": threshold,
+        "alpha_threshold": options.alpha_threshold,
         "checkpoints": chosen["checkpoints"],
         "scores": scores,
         "cost": cost,
@@ -147,6 +128,26 @@ def evaluate(
     _print_table(document, _published(prepared, options.subset))
     print(f"MACs and steps are those of the model run on the references. JSON: {out}/results.json")
     return document
+
+
+def _check_asked(data: Path, reference: Path, checkpoints: Path, options: Options) -> None:
+    """Refuse folders without the set or checkpoints, and a bad threshold.
+
+    Raises:
+        InputError: saying what to name instead.
+    """
+    if not reference.is_file():
+        sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
+        there = ", ".join(name for name in sets if not name.endswith(".raw"))
+        unprepared = "make the folder with `sut-prepare` first, and name one of its sets"
+        remedy = f"name one of {there}" if there else unprepared
+        raise InputError(f"--data {data} has no set `{options.subset}`: {remedy} with --subset.")
+    if not checkpoints.is_dir():
+        raise InputError(
+            f"--checkpoints {checkpoints} is not a folder: name the --save-dir of the training."
+        )
+    if options.alpha_threshold is not None:
+        check_thresholds("--alpha-threshold", [options.alpha_threshold])
 
 
 def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
@@ -162,6 +163,25 @@ def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
             f"{out} has the results on {before.get('folder')}: name another folder for those on "
             f"{data} with --out, or move the old ones away."
         )
+
+
+def _average(checkpoints: Path, averaged: Path, options: Options) -> dict[str, Any]:
+    """Write the average of the best checkpoints; returns the report of `sut-average`."""
+    by_log = ["--metric", "nll_loss", "--minimize", "--log", options.log] if options.log else []
+    best = ["--best", str(options.best), "--or-fewer", *by_log, "--output", str(averaged)]
+    arguments = average.parse(["--from", str(checkpoints), *best])
+    report: dict[str, Any] = for_json(average.average(arguments).as_dict())
+    return report
+
+
+def _count(averaged: Path, data: Path, options: Options) -> dict[str, Any]:
+    """What the model costs on the references; returns the report of `sut-macs`."""
+    threshold = options.alpha_threshold
+    at = [] if threshold is None else ["--alpha-threshold", f"{threshold!r}"]
+    whole = ["--data", str(data), "--gen-subset", options.subset]
+    arguments = macs.make_parser().parse_args(["--path", str(averaged), *whole, *at])
+    report: dict[str, Any] = for_json(macs.measured(arguments))
+    return report
 
 
 def _generate(
