@@ -17,6 +17,7 @@ from sut_fairseq.experiments.schema import (
     Value,
     is_of_machine,
     less_is_better,
+    whole,
     without_machine,
 )
 from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
@@ -93,8 +94,7 @@ class Training:
     @property
     def updates(self) -> int | None:
         """Number of updates, if known."""
-        limit = str(self.settings.get("max-update"))
-        return int(limit) if limit.isdecimal() else None
+        return whole(self.settings.get("max-update"))
 
 
 def plan(

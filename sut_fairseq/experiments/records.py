@@ -16,7 +16,7 @@ from typing import Any
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.json_files import read_as, write_json
 from sut_fairseq.experiments.provenance import Code, Computer, Data
-from sut_fairseq.experiments.schema import Settings, Value, without_machine
+from sut_fairseq.experiments.schema import Settings, Value, whole, without_machine
 
 RECORD = "run.json"
 LOG = "train.log"
@@ -273,11 +273,6 @@ def _runs_below(folder: Path) -> Iterator[Path]:
         if real in seen or RECORD in files:
             inner.clear()  # do not search further down
         seen.add(real)
-
-
-def whole(value: Value) -> int | None:
-    """A value as a whole number; None for anything else, which fairseq-train refuses."""
-    return int(str(value)) if str(value).isdecimal() else None
 
 
 def _plain(value: Value) -> Value:

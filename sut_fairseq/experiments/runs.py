@@ -13,7 +13,7 @@ from sut_fairseq.experiments.commands import Machine, Training, plan, words
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.reading import MATRIX
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.schema import Experiment, Settings, without_machine
+from sut_fairseq.experiments.schema import Experiment, Settings, whole, without_machine
 from sut_fairseq.experiments.settings import Choice
 
 
@@ -156,7 +156,7 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
             )
         folder = run.folder / stage
         # 0 is no limit, and what is not a number fairseq-train refuses.
-        saved, limit = saved_updates(folder), records.whole(settings[stage].get("max-update"))
+        saved, limit = saved_updates(folder), whole(settings[stage].get("max-update"))
         if saved is not None and limit and saved >= limit:
             raise InputError(
                 f"{folder} has been trained for {saved:,} updates: give --updates more."

@@ -16,6 +16,12 @@ Value = str | int | float | bool | None
 Settings = dict[str, Value]
 """Options of fairseq-train without their dashes, and their values; values may be formulas."""
 
+
+def whole(value: Value) -> int | None:
+    """A value as a whole number; None for anything else, which fairseq-train refuses."""
+    return int(str(value)) if str(value).isdecimal() else None
+
+
 _OF_MACHINE = re.compile(r"distributed-.*|num-workers|cpu|cuda-graphs")
 
 
