@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
@@ -52,29 +53,29 @@ def make_parser() -> Parser:
     return parser
 
 
+def _main(arguments: argparse.Namespace) -> None:
+    if arguments.expected:
+        refuse(arguments, ("gen_subset", "source_lang", "target_lang"), "--expected is given")
+    expected = arguments.expected or count_sentences(
+        arguments.data,
+        arguments.gen_subset or "test",
+        arguments.source_lang,
+        arguments.target_lang,
+    )
+    pairs = read_generated(arguments.generated, expected)
+    correct = sum(reference == hypothesis for reference, hypothesis in pairs)
+    percent = 100 * correct / expected
+    if arguments.json:
+        counts = {"correct": correct, "scored": expected, "expected": expected}
+        print_json({"exact_match": percent, **counts})
+    else:
+        print(f"exact match {percent:.2f} % ({correct} of {expected} sentences)")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Score a generated file and print the result; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-
-    def body() -> None:
-        if arguments.expected:
-            refuse(arguments, ("gen_subset", "source_lang", "target_lang"), "--expected is given")
-        expected = arguments.expected or count_sentences(
-            arguments.data,
-            arguments.gen_subset or "test",
-            arguments.source_lang,
-            arguments.target_lang,
-        )
-        pairs = read_generated(arguments.generated, expected)
-        correct = sum(reference == hypothesis for reference, hypothesis in pairs)
-        percent = 100 * correct / expected
-        if arguments.json:
-            counts = {"correct": correct, "scored": expected, "expected": expected}
-            print_json({"exact_match": percent, **counts})
-        else:
-            print(f"exact match {percent:.2f} % ({correct} of {expected} sentences)")
-
-    return run_command("sut-exact-match", body)
+    return run_command("sut-exact-match", lambda: _main(arguments))
 
 
 if __name__ == "__main__":
