@@ -24,6 +24,7 @@ from sut_fairseq.inference.translated import averaged_in, translations_by, updat
 
 FILE = "README.md"
 _CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
+_SIDES = ("encoder", "decoder")
 
 # Columns of evaluations that a card shows, and what it calls them.
 _COLUMNS = {
@@ -51,9 +52,9 @@ def model_card(
         license: of the model, which only the user can know.
     """
     run = _run_of(files.checkpoint)
-    record = None if run is None else records.read_record(run)
-    evaluations = []
-    if run is not None and record is not None:
+    record, evaluations = None, []
+    if run is not None:
+        record = records.read_record(run)
         evaluations = _evaluations(files.checkpoint, run, record)
     translated = list(translations_by(files.checkpoint, state, run))
     sections = [
@@ -62,7 +63,8 @@ def model_card(
         _bullets("Model", _model(files, state, record)),
         _bullets("Data", _data(files, state, record)),
         _bullets("Training", _training(state, record)),
-        *_scores(evaluations, translated),
+        *_translation_scores(translated),
+        *_scores(evaluations),
         _costs(translated),
         _USE,
         f"## Licence\n\n{license}" if license else "",
@@ -146,12 +148,8 @@ def _model(
         yield "Task", f"`{task}`"
     yield "From and to", f"{files.source_lang}, {files.target_lang}"
     threshold = setting(state, "model", "alpha_threshold")
-    halting = {
-        side: setting(state, "model", f"{side}_halting")
-        for side in ("encoder", "decoder")
-        if setting(state, "model", f"{side}_halting") not in (None, "none")
-    }
-    if halting and isinstance(threshold, Real):
+    kinds = (setting(state, "model", f"{side}_halting") for side in _SIDES)
+    if any(kind not in (None, "none") for kind in kinds) and isinstance(threshold, Real):
         yield "Halting threshold in training", f"{threshold:g}"
 
 
@@ -197,10 +195,8 @@ def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple
             yield "Training time", about(record.seconds)
 
 
-def _scores(
-    evaluations: Sequence[Evaluated], translated: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    """A section for each evaluation."""
+def _translation_scores(translated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A section for each evaluation of translations: scores with their signatures."""
     for document in translated:
         scores = document["scores"]
         rows = [
@@ -214,10 +210,14 @@ def _scores(
         yield f"## Scores on {_translated_as(document)}\n\n" + markdown_table(
             [("score", "value", "signature"), *cells]
         )
+
+
+def _scores(evaluations: Sequence[Evaluated]) -> Iterator[str]:
+    """A section for each other evaluation."""
     for one in evaluations:
         columns = [key for key in _COLUMNS if any(row.get(key) for row in one.rows)]
         if one.asked.by == SCORE or "percent" not in columns:
-            continue  # translations, which are shown above with their signatures
+            continue  # translations, which have sections of their own
         figures = [[_cell(key, row.get(key, "")) for key in columns] for row in one.rows]
         heads = [_COLUMNS[key] for key in columns]
         sort = f"{one.measure[:1].upper()}{one.measure[1:]}"
@@ -261,9 +261,6 @@ def _costs(translated: Sequence[Mapping[str, Any]]) -> str:
         return ""
     heads = ("threshold", "million MACs a sentence", "encoder steps", "decoder steps", "sacreBLEU")
     return "## Thresholds and MACs\n\n" + markdown_table([heads, *rows])
-
-
-_SIDES = ("encoder", "decoder")
 
 
 def _bullets(title: str, facts: Iterator[tuple[str, str]]) -> str:
