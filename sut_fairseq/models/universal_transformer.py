@@ -24,6 +24,7 @@ from sut_fairseq.models._given import complete, log_depth
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
+from sut_fairseq.modules.halting.state import HaltingState
 from sut_fairseq.modules.observer import Observer
 from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.modules.tokens import ActiveTokens
@@ -88,21 +89,32 @@ class UniversalTransformerEncoder(FairseqEncoder):
 
 
 class _LastLook(Observer):
-    """Cross-attention weights of each token's last step, averaged over heads and experts."""
+    """Cross-attention weights, averaged over heads and experts, of each token's last step.
+
+    Steps that a token takes after its read-out, for the sake of others (ACT), do not count.
+    """
 
     def __init__(self) -> None:
         self.weights: Tensor | None = None
         self._tokens: ActiveTokens | None = None
+        self._counts: Tensor | None = None  # whether the coming step does, (batch, length)
+
+    def halting(self, tokens: ActiveTokens, state: HaltingState) -> None:
+        counts = state.remaining > 0
+        self._counts = tokens.put(counts.new_zeros(tokens.batch, tokens.length), counts)
 
     def step(self, step: int, tokens: ActiveTokens) -> None:
         self._tokens = tokens
 
     def saw(self, name: str, values: Tensor) -> None:
-        if name == "cross_attention.weights" and self._tokens is not None:
-            tokens, mean = self._tokens, values.float().mean(dim=(1, 2))
-            if self.weights is None:
-                self.weights = mean.new_zeros(tokens.batch, tokens.length, mean.shape[-1])
-            self.weights = tokens.put(self.weights, mean, overwrite=True)
+        if name != "cross_attention.weights":
+            return
+        assert self._tokens is not None and self._counts is not None, "told before the step"
+        tokens, new = self._tokens, values.float().mean(dim=(1, 2))
+        if self.weights is None:
+            self.weights = new.new_zeros(tokens.batch, tokens.length, new.shape[-1])
+        new = new.where(tokens.take(self._counts).unsqueeze(1), tokens.take(self.weights))
+        self.weights = tokens.put(self.weights, new, overwrite=True)
 
 
 class UniversalTransformerDecoder(FairseqIncrementalDecoder):
@@ -149,9 +161,9 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
 
         Returns:
             scores `(batch, new_len, vocabulary)` and a dict: `attn`, `[None]`, or if it
-            `reports_attention` `[(batch, new_len, src_len)]`, of the last step of each token,
-            averaged over heads and experts; `routing` and `halting`, the statistics of encoder
-            and decoder by name.
+            `reports_attention` `[(batch, new_len, src_len)]`, of the last step that counts in each
+            token's read-out, averaged over heads and experts; `routing` and `halting`, the
+            statistics of encoder and decoder by name.
         """
         cache = self.get_incremental_state(incremental_state, _CACHE)
         if cache is None and incremental_state is not None:

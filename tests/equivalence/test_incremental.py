@@ -198,10 +198,11 @@ def test_in_float32(kind: dict[str, Any], alpha_threshold: float, device: str) -
 
 @torch.no_grad()
 @pytest.mark.parametrize("layout", ["compact", "masked"])
+@pytest.mark.parametrize("halting", [{**HALTING, "alpha_threshold": 0.5}, *ACT.values()])
 @pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
-def test_reported_attention(kind: dict[str, Any], layout: str) -> None:
-    """That of each token's last step; a distribution over the words of its source."""
-    model = small_model(**kind, **HALTING, alpha_threshold=0.5, token_layout=layout)
+def test_reported_attention(kind: dict[str, Any], halting: dict[str, Any], layout: str) -> None:
+    """That of the last step that counts for a token; a distribution over its source's words."""
+    model = small_model(**kind, **halting, token_layout=layout)
     inputs = batch()
     tokens = inputs["prev_output_tokens"]
     scores, extra = model(**inputs)
@@ -216,7 +217,7 @@ def test_reported_attention(kind: dict[str, Any], layout: str) -> None:
     assert not weights.masked_select(padding(inputs["src_tokens"]).unsqueeze(1)).any()
     steps = trace(model, {"net_input": inputs}).stacks["decoder"]
     each = steps.attention["cross_attention"].mean(dim=2)  # over heads: by step, row and column
-    last = steps.computed.sum(dim=0) - 1
+    last = steps.depth - 1
     assert len(set(last[real].tolist())) > 1
     for row, column in real.nonzero().tolist():
         if kind is MIXTURE:
