@@ -173,8 +173,9 @@ class ProductsInHalf(TorchDispatchMode):
         return operator(*given, **(options or {}))
 
 
+@pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-def test_rows_in_blocks(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_blocks(bias: bool, autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """In bfloat16 on a CPU, experts of any size multiply few shapes, and rightly so."""
     indices = torch.tensor([0] * 3 + [1] * 40 + [2] * 45 + [3] * 80).unsqueeze(1)
     tokens, gates = (normal(len(indices), size).detach().bfloat16() for size in (8, 1))
@@ -188,7 +189,8 @@ def test_rows_in_blocks(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         inputs = [tokens.clone().requires_grad_(), gates.clone().requires_grad_()]
         with ProductsInHalf() as products:
-            output = layers[1](layers[0](inputs[0], dispatch), inputs[1], dispatch)
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                output = layers[1](layers[0](inputs[0], dispatch), inputs[1], dispatch)
             parameters = [p for layer in layers for p in layer.parameters()]
             results.append(
                 [output, *torch.autograd.grad(output.square().sum(), [*inputs, *parameters])]

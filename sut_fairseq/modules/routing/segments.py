@@ -167,7 +167,8 @@ def _multiply(rows: Tensor, matrix: Tensor, bias: Tensor | None = None, *, out: 
         _product(rows[:whole], matrix, bias, out=out[:whole])
     if whole < rows.shape[0]:
         bias = None if bias is None else bias.float()
-        out[whole:] = _product(rows[whole:].float(), matrix.float(), bias)
+        with torch.autocast(rows.device.type, enabled=False):  # it would undo `float`
+            out[whole:] = _product(rows[whole:].float(), matrix.float(), bias)
 
 
 def _multiply_transposed(left: Tensor, right: Tensor, *, out: Tensor) -> None:
