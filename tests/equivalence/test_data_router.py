@@ -93,6 +93,15 @@ def test_order_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("function", [geometric, geometric_to_the_left])
+def test_no_weight_above_one(function: Any) -> None:
+    """However large the sums that cancel: their rounding alone would give weights of 1.2."""
+    torch.manual_seed(0)
+    scores = 1e4 + torch.randn(1, 1, 256, 1, 256)
+    weights = function(scores, None, torch.arange(256).unsqueeze(0))
+    assert 0.99 < weights.max() <= 1
+
+
+@pytest.mark.parametrize("function", [geometric, geometric_to_the_left])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [20.0, 1e4])
 def test_saturated_matches(function: Any, dtype: torch.dtype, size: float) -> None:

@@ -57,9 +57,10 @@ def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tens
         positions: position of each query among the keys, `(batch or 1, width)`.
 
     Returns:
-        weights of the shape and dtype of `scores`; each row sums to at most 1, up to rounding:
-        in float32, weights are off by up to about 1e-7 times a row's sum of -log(1 - P); measured
-        errors were 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation 20.
+        weights of the shape and dtype of `scores`, none above 1; each row sums to at most 1, up to
+        rounding: in float32, weights are off by up to about 1e-7 times a row's sum of -log(1 - P);
+        measured errors were 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation
+        20.
     """
     order = _Order.of(positions, scores.shape[-1])
     return _Geometric.apply(exact(scores), visible, order).to(scores.dtype)
@@ -95,7 +96,7 @@ class _Geometric(torch.autograd.Function):
             score, weight = scores[:, :, rows], weights[:, :, rows]
             own = order.hide(_negative_log_rest(score), visible, rows)
             order.between(_prefix_sums(own), rows, out=weight)
-            weight.add_(score).clamp_(min=_LOWEST[score.dtype]).exp_()
+            weight.add_(score).clamp_(min=_LOWEST[score.dtype], max=0.0).exp_()
             order.hide(weight, visible, rows)
         ctx.order = order
         ctx.save_for_backward(scores, weights, visible)
@@ -130,7 +131,7 @@ class _GeometricToTheLeft(torch.autograd.Function):
             score, weight, hidden = scores[:, :, rows], weights[:, :, rows], ~_part(visible, rows)
             prefix = _prefix_sums(_negative_log_rest(score).masked_fill_(hidden, 0.0))
             torch.sub(prefix[..., :-1], prefix[..., -1:], out=weight).add_(score)
-            weight.clamp_(min=_LOWEST[score.dtype]).exp_().masked_fill_(hidden, 0.0)
+            weight.clamp_(min=_LOWEST[score.dtype], max=0.0).exp_().masked_fill_(hidden, 0.0)
         ctx.save_for_backward(scores, weights, visible)
         return weights
 
