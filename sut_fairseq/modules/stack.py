@@ -124,6 +124,8 @@ class Stack(nn.Module):
             self.block, states, tokens, padding, cache, shows_read_out=shows_read_out
         )
         routing: dict[str, list[RouterCalls]] = {}
+        if cross_memory is not None and cache is not None and cache.gazes_move:
+            cross_memory = cross_memory.for_each_sentence()  # once, not at every step
 
         for step in range(num_steps):
             hidden = course.advance(step, hidden)

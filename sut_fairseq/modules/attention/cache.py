@@ -39,6 +39,11 @@ class DecodingCache:
         """Number of steps that have an entry."""
         return len(self._entries)
 
+    @property
+    def gazes_move(self) -> bool:
+        """Whether cross-attention depends on where earlier positions looked, once there are any."""
+        return bool(self._gazes) and self._gazes[0].travelled is not None
+
     def gaze(self, step: int) -> GazeState:
         """Where the cross-attention of earlier positions looked in step `step`, from 0."""
         if step == len(self._gazes):
