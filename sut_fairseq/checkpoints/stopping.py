@@ -116,11 +116,25 @@ class Stop:
                     raise
                 logger.warning("the validation was cut off: its workers were killed")
                 losses, finished = [None], False
+            except KeyError as error:
+                metric = cfg.checkpoint.best_checkpoint_metric
+                if error.args != (metric,):
+                    raise
+                raise self._unknown_metric(cfg.checkpoint, trainer, epoch_itr, metric) from error
             if not finished and self._asked(trainer):
                 self._end(cfg.checkpoint, trainer, epoch_itr, losses[0])
             return losses, finished
 
         return after
+
+    def _unknown_metric(self, cfg: Any, trainer: Any, epoch_itr: Any, metric: str) -> InputError:
+        """Save what fairseq would lose, and say so: it looks the metric up before it saves."""
+        checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
+        return InputError(
+            f"--best-checkpoint-metric {metric}: validation computes no `{metric}`; give a number "
+            "that its line in the log shows (bleu needs --eval-bleu, for example). Training "
+            f"stopped after update {trainer.get_num_updates()}: {_whereabouts(cfg)}."
+        )
 
     def _asked(self, trainer: Any) -> bool:
         """Whether any process was told to stop: then all stop, after the same update."""
@@ -147,11 +161,15 @@ class Stop:
                 # What fairseq would do next. The save gets no loss, or it might count as the best.
                 trainer.lr_step(epoch_itr.epoch, loss)
             checkpoint_utils.save_checkpoint(cfg, trainer, epoch_itr, None)
-        if cfg.no_save or cfg.no_last_checkpoints:
-            saved = "the options let only some checkpoints be saved, or none"
-        else:
-            saved = f"it is saved in {cfg.save_dir}, where the same command goes on"
-            if cfg.restore_file != LAST:
-                saved += " without --restore-file, which would start from that file again"
-        logger.info("interrupted after update %d: %s", updates, saved)
+        logger.info("interrupted after update %d: %s", updates, _whereabouts(cfg))
         raise SystemExit(UNFINISHED)
+
+
+def _whereabouts(cfg: Any) -> str:
+    """Where a training that ends early is saved, and how it goes on."""
+    if cfg.no_save or cfg.no_last_checkpoints:
+        return "the options let only some checkpoints be saved, or none"
+    saved = f"it is saved in {cfg.save_dir}, where the same command goes on"
+    if cfg.restore_file != LAST:
+        saved += " without --restore-file, which would start from that file again"
+    return saved

@@ -40,6 +40,7 @@ class CheckpointInfo:
         maximize: whether a larger `value` is better.
         subset: the validation subset on which `value` was measured.
         saved: identifies the save; copies of one checkpoint share it.
+        save_dir: the folder of its training, if it is recorded.
     """
 
     path: Path
@@ -51,6 +52,7 @@ class CheckpointInfo:
     maximize: bool
     subset: str
     saved: tuple[Any, ...]
+    save_dir: str | None
 
 
 def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
@@ -82,6 +84,7 @@ def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
         maximize=bool(setting(state, "checkpoint", "maximize_best_checkpoint_metric")),
         subset=subsets.split(",")[0],
         saved=(path.resolve(),) if time is None else (updates, time),
+        save_dir=setting(state, "checkpoint", "save_dir"),
     )
 
 

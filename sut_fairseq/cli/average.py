@@ -99,6 +99,12 @@ def average(arguments: argparse.Namespace) -> Report:
         report.notes += [
             f"{copy} is a copy of {original} and counts once" for copy, original in copies.items()
         ]
+        trainings = sorted({info.save_dir for info in infos if info.save_dir})
+        if len(trainings) > 1:
+            report.notes.append(
+                f"they come from several trainings ({', '.join(trainings)}): such an average is "
+                "often worse than each of them"
+            )
     else:
         report = _choose(arguments, infos, output)
         # An average under the output's name is replaced, so no note says that it is left out.

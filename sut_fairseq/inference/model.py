@@ -218,9 +218,10 @@ class Model:
                 "class: ask it with `translate`."
             )
         results = []
-        for result in map(self._text.read, _listed(lines)):
+        for number, result in enumerate(map(self._text.read, _listed(lines)), start=1):
             if result.source_tokens is None:
-                raise InputError(result.error or "classification needs at least one word a line.")
+                reason = result.error or "classification needs at least one word a line."
+                raise InputError(f"line {number}: {reason}")
             results.append(result)
         model = self._copy(alpha_threshold)
         classified: dict[int, Classification] = {}

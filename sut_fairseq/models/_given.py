@@ -33,8 +33,10 @@ def complete(kind: type[Options], given: Any) -> Options:
     for option in fields(kind):
         name = option.name
         value = getattr(given, name, getattr(config, name))
+        types = {option.type, *get_args(option.type)}
+        if value is not None or type(None) not in types:
+            _check_type(name, types, value)
         if value is not None:
-            _check_type(name, {option.type, *get_args(option.type)}, value)
             if name.endswith(_SIZES):
                 check(value >= 1, name, "at least 1", value)
             elif name.endswith("dropout"):

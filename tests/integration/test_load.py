@@ -283,8 +283,8 @@ def test_classes(router: Path, classes: Path) -> None:
     assert model.translate(sources[1:2])[0].macs == trace.macs
     assert trace.words["encoder"][1:-1] == tuple(sources[1].split())
     assert trace.gates["encoder"].shape[:2] == trace.computed["encoder"].shape
-    with pytest.raises(InputError, match="at least one word"):
-        model.classify([""])
+    with pytest.raises(InputError, match="line 2: classification needs at least one word"):
+        model.classify([sources[0], ""])
 
 
 def test_numbers_of_other_libraries(trained: Path, model: sut_fairseq.Model) -> None:

@@ -245,6 +245,21 @@ def test_a_finished_training_stays_as_it_is(
     assert [line["num_updates"] for line in curve(longer)] == ["13"]
 
 
+def test_an_unknown_metric_of_checkpoints_loses_nothing(data: Path, tmp_path: Path) -> None:
+    """fairseq looks it up after the first validation, before it saves."""
+    metric = ("--best-checkpoint-metric", "bleu")
+    failed = train(
+        data, tmp_path, *TINY, *LENGTH, "--validate-interval-updates", 2, *metric, ok=False
+    )
+    assert failed.last_line == (
+        "error: --best-checkpoint-metric bleu: validation computes no `bleu`; give "
+        "a number that its line in the log shows (bleu needs --eval-bleu, for example). Training "
+        f"stopped after update 2: it is saved in {tmp_path}, where the same command goes on."
+    )
+    resumed = train(data, tmp_path, *TINY, *LENGTH)
+    assert [line["num_updates"] for line in curve(resumed)][0] == "3"
+
+
 DAMAGES = ["missing", "empty", "cut off", "bytes flipped"]
 
 

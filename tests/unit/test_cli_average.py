@@ -29,6 +29,7 @@ def _save(
     maximize: bool = False,
     end_of_epoch: bool = True,
     settings: dict[str, Any] | None = None,
+    save_dir: str = "run",
 ) -> Path:
     """A checkpoint with the parts of fairseq's own that matter here, saved at epoch `updates`."""
     state = {
@@ -38,6 +39,7 @@ def _save(
             "checkpoint": {
                 "best_checkpoint_metric": "loss",
                 "maximize_best_checkpoint_metric": maximize,
+                "save_dir": save_dir,
             },
             "dataset": {"valid_subset": "valid"},
         },
@@ -236,6 +238,17 @@ def test_copies_count_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert main([*listed, "--output", str(output)]) == 0
     assert _averaged(output) == [1.5]
     assert f"note: {listed[2]} is a copy of {listed[1]} and counts once" in capsys.readouterr().out
+
+
+def test_several_trainings_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [
+        _save(tmp_path / f"{number}.pt", _one(number), updates=number, save_dir=save_dir)
+        for number, save_dir in enumerate(("one", "one", "two"))
+    ]
+    note = "note: they come from several trainings (one, two): such an average is often worse"
+    for some, noted in ((paths[:2], False), (paths, True)):
+        assert main([*map(str, some), "--output", str(tmp_path / "mean.pt")]) == 0
+        assert (note in capsys.readouterr().out) == noted
 
 
 def test_more_than_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,9 @@ def test_values_of_other_types(model: str) -> None:
             if of not in (option.type, *get_args(option.type)):
                 continue
             checked.add(option.name)
-            for value in values:
+            # An option that may be left open takes None.
+            required = type(None) not in get_args(option.type)
+            for value in (*values, *[None] * required):
                 with pytest.raises(InputError) as error:
                     # A language model's length refers to its task.
                     given = {"max_target_positions": 64, option.name: value}
