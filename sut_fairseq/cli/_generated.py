@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sut_fairseq.errors import InputError
 
+_UNKNOWN = "<<unk>>"  # in a reference: what the dictionary lacks
 # T-<id> <tab> reference;  H-<id> and D-<id> <tab> score <tab> hypothesis (D: detokenised).
 _LINE = re.compile(r"([THD])-(\d+)(?:\t(.*))?")
 
@@ -125,6 +126,40 @@ def count_sentences(
         f"`{data}` has no subset `{subset}` for {source}-{target}; its subsets are: "
         f"{', '.join(present) or 'none'}."
     )
+
+
+def first_difference(references: Sequence[str], lines: Sequence[str]) -> int | None:
+    """Number of the first reference that differs from its line; None if none does.
+
+    An unknown word in a reference can stand for any word.
+    """
+    for number, (reference, line) in enumerate(zip(references, lines)):
+        here, there = reference.split(), line.split()
+        same = len(here) == len(there) and all(
+            word in (other, _UNKNOWN) for word, other in zip(here, there)
+        )
+        # Joined with its neighbours, an unknown subword leaves nothing to compare.
+        if not same and _UNKNOWN not in reference:
+            return number
+    return None
+
+
+def read_lines(path: Path, expected: int) -> list[str] | None:
+    """Lines of a file of the prepared folder, one for each sentence; None if it is not there."""
+    if not path.is_file():
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` is not UTF-8 ({error}): prepare the data again.") from error
+    if lines[-1] == "":
+        lines.pop()
+    if len(lines) != expected:
+        raise InputError(
+            f"`{path}` has {len(lines)} lines, but the data set has {expected} sentences: prepare "
+            f"the data again."
+        )
+    return lines
 
 
 def _check_paired(references: Mapping[int, str], hypotheses: Mapping[int, str]) -> None:

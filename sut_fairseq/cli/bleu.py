@@ -17,7 +17,13 @@ from sut_data.tables import table
 from sut_data.text.tokenization import TextSide, load_tokenization
 from sut_data.waiting import waiting
 from sut_fairseq.cli._command import print_json, run_command
-from sut_fairseq.cli._generated import count_sentences, find_languages, read_generated
+from sut_fairseq.cli._generated import (
+    count_sentences,
+    find_languages,
+    first_difference,
+    read_generated,
+    read_lines,
+)
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.provenance import stamp_of
 
@@ -26,7 +32,6 @@ from sut_fairseq.experiments.provenance import stamp_of
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 
 # How fairseq-generate writes a word of the reference that the dictionary lacks.
-_UNKNOWN = "<<unk>>"
 
 
 @dataclass(frozen=True)
@@ -116,14 +121,15 @@ def score_translations(
         InputError: the references of `pairs` are not the prepared ones.
     """
     references = [side.join(line) for line in prepared]
+    printed = [reference for reference, _ in pairs]
     hypotheses = [hypothesis for _, hypothesis in pairs]
-    in_subwords = _first_difference(pairs, prepared)
+    in_subwords = first_difference(printed, prepared)
     if in_subwords is None:
         hypotheses = [side.join(hypothesis) for hypothesis in hypotheses]
-    elif _first_difference(pairs, references) is not None:
+    elif first_difference(printed, references) is not None:
         raise InputError(
             f"The reference of sentence {in_subwords} in the generated file, "
-            f"`{_short(pairs[in_subwords][0])}`, is not that of the data, "
+            f"`{_short(printed[in_subwords])}`, is not that of the data, "
             f"`{_short(prepared[in_subwords])}`: name with --data and --gen-subset what was "
             f"translated, and generate without --tokenizer and --bpe."
         )
@@ -170,7 +176,7 @@ def score_file(
     _, target = find_languages(data, source_lang, target_lang)
     pairs = read_generated(generated, expected)
     text = Path(data) / "text"
-    prepared = _read_text(text / f"{subset}.{target}", expected)
+    prepared = read_lines(text / f"{subset}.{target}", expected)
     if prepared is None:
         raise InputError(
             f"There is no `{text / f'{subset}.{target}'}`, the text that was binarised; give a "
@@ -178,43 +184,9 @@ def score_file(
         )
     raw = None
     if not stamp_of(Path(data)).get("made_from", {}).get("tokenized"):  # then nothing is raw
-        raw = _read_text(text / f"{subset}.raw.{target}", expected)
+        raw = read_lines(text / f"{subset}.raw.{target}", expected)
     sides = load_tokenization(Path(data))
     return score_translations(pairs, prepared, raw, sides.get(str(target), sides["tgt"]))
-
-
-def _first_difference(pairs: Sequence[tuple[str, str]], lines: Sequence[str]) -> int | None:
-    """Number of the first reference that differs from its line; None if none does.
-
-    An unknown word in a reference can stand for any word.
-    """
-    for number, ((reference, _), line) in enumerate(zip(pairs, lines)):
-        here, there = reference.split(), line.split()
-        same = len(here) == len(there) and all(
-            word in (other, _UNKNOWN) for word, other in zip(here, there)
-        )
-        # Joined with its neighbours, an unknown subword leaves nothing to compare.
-        if not same and _UNKNOWN not in reference:
-            return number
-    return None
-
-
-def _read_text(path: Path, expected: int) -> list[str] | None:
-    """Lines of a file of the prepared folder, one for each sentence; None if it is not there."""
-    if not path.is_file():
-        return None
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"`{path}` is not UTF-8 ({error}): prepare the data again.") from error
-    if lines[-1] == "":
-        lines.pop()
-    if len(lines) != expected:
-        raise InputError(
-            f"`{path}` has {len(lines)} lines, but the data set has {expected} sentences: prepare "
-            f"the data again."
-        )
-    return lines
 
 
 def _short(line: str) -> str:

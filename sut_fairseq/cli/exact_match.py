@@ -5,10 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from sut_data.command_line import Parser, refuse, whole_number
+from sut_data.text.tokenization import load_tokenization
 from sut_fairseq.cli._command import print_json, run_command
-from sut_fairseq.cli._generated import count_sentences, read_generated
+from sut_fairseq.cli._generated import (
+    count_sentences,
+    find_languages,
+    first_difference,
+    read_generated,
+    read_lines,
+)
+from sut_fairseq.errors import InputError
 
 
 def make_parser() -> Parser:
@@ -63,6 +72,8 @@ def _main(arguments: argparse.Namespace) -> None:
         arguments.target_lang,
     )
     pairs = read_generated(arguments.generated, expected)
+    if arguments.data:
+        _check_references([reference for reference, _ in pairs], arguments)
     correct = sum(reference == hypothesis for reference, hypothesis in pairs)
     percent = 100 * correct / expected
     if arguments.json:
@@ -70,6 +81,33 @@ def _main(arguments: argparse.Namespace) -> None:
         print_json({"exact_match": percent, **counts})
     else:
         print(f"exact match {percent:.2f} % ({correct} of {expected} sentences)")
+
+
+def _check_references(references: Sequence[str], arguments: argparse.Namespace) -> None:
+    """Refuse the output of another set of as many sentences, where the folder has their text.
+
+    References count as those of the data if half of them are, in any form that options of
+    fairseq-generate may have given them.
+
+    Raises:
+        InputError: if they are not.
+    """
+    data, subset = Path(arguments.data), arguments.gen_subset or "test"
+    _, target = find_languages(data, arguments.source_lang, arguments.target_lang)
+    lines = read_lines(data / "text" / f"{subset}.{target}", len(references))
+    if lines is None:
+        return
+    sides = load_tokenization(data)
+    side = sides.get(str(target), sides["tgt"])
+    joined = [side.join(line) for line in lines]
+    for form in (lines, joined, [side.detokenize(line) for line in joined]):
+        same = (first_difference([one], [line]) is None for one, line in zip(references, form))
+        if 2 * sum(same) >= len(references):
+            return
+    raise InputError(
+        f"the references in {arguments.generated} are not those of `{subset}` in {data}: name with "
+        "--data and --gen-subset what was translated."
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq.data import indexed_dataset
 
+from sut_data.text.splitting import split_symbols
 from sut_fairseq.cli._generated import complete_pairs, count_sentences, read_pairs
 from sut_fairseq.cli.exact_match import main
 
@@ -131,6 +133,35 @@ def test_the_command(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         "scored": 3,
         "expected": 3,
     }
+
+
+@pytest.mark.parametrize(
+    ("lines", "same"),
+    [
+        (["I_RUN", "I_WALK", "I_JUMP I_JUMP"], True),
+        (["I_RUN", "I_WALK", "I_LOOK"], True),  # a dictionary may have changed a word
+        (list(map(split_symbols, ["I_RUN", "I_WALK", "I_JUMP I_JUMP"])), True),  # --remove-bpe
+        (["I_WALK", "I_RUN", "I_LOOK"], False),
+    ],
+)
+def test_output_of_another_set_is_refused(
+    lines: list[str],
+    same: bool,
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    generated, folder = tmp_path / "generated.txt", tmp_path / "data"
+    generated.write_text(GENERATED, encoding="utf-8")
+    shutil.copytree(data, folder)
+    (folder / "text").mkdir()
+    (folder / "text" / "test.tgt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    side = {"language": None, "subwords": "symbols", "model": None}
+    document = json.dumps({"src": side, "tgt": side})
+    (folder / "tokenization.json").write_text(document, encoding="utf-8")
+    assert main([str(generated), "--data", str(folder)]) == (0 if same else 2)
+    error = capsys.readouterr().err
+    assert ("are not those of `test` in" in error) == (not same), error
 
 
 def test_the_command_fails_with_a_sentence(
