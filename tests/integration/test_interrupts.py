@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -74,17 +75,19 @@ def maps_data(part: str) -> Callable[[int], bool]:
     return lambda pid: part in maps(pid)
 
 
-def is_read(pipe: Path) -> Callable[[int], bool]:
-    """Whether somebody has opened a pipe, from which nothing comes."""
+@contextmanager
+def silent(pipe: Path) -> Iterator[Callable[[int], bool]]:
+    """Whether somebody has opened a pipe, from which nothing comes, not even its end."""
+    held: list[int] = []
 
     def opened(pid: int) -> bool:
-        try:
-            os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-        except OSError:
-            return False
-        return True
+        with suppress(OSError):
+            held.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(held)
 
-    return opened
+    yield opened
+    for writer in held:
+        os.close(writer)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,8 @@ def test_at_work(
 def test_while_nothing_comes(command: str, data: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    finished = interrupted([command, pipe, "--data", data], is_read(pipe), cwd=tmp_path)
+    with silent(pipe) as opened:
+        finished = interrupted([command, pipe, "--data", data], opened, cwd=tmp_path)
     check_interrupted(finished, command)
 
 
