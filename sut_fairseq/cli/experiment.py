@@ -24,6 +24,7 @@ from sut_fairseq.cli._command import run_command
 from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
 from sut_fairseq.cli._experiment_training import check, clock, listed, stoppable, train
+from sut_fairseq.cli._training_options import check_options
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     commands,
@@ -37,6 +38,7 @@ from sut_fairseq.experiments import (
     results,
     summaries,
 )
+from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.runs import Change, Run, name_of_run
@@ -129,6 +131,8 @@ def _train(arguments: argparse.Namespace) -> None:
     change = Change.LENGTH if arguments.change_length else Change.NOTHING
     if arguments.change_settings:
         change = Change.SETTINGS
+    for run in runs:
+        check_options(run.trainings(Machine(0)))
     if arguments.dry_run:
         there = [run for run in runs if run.data.digest]  # data of the others are not prepared yet
         check(there, arguments, change=change)

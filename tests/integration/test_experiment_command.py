@@ -318,6 +318,30 @@ def test_prepared_data_are_trained_on_by_their_own_experiment(
             "train contextual_retrieval --dry-run --launcher 'srun",
             "--launcher 'srun: no closing quotation.",
         ),
+        (
+            "train contextual_retrieval -- --adam-epsilon 1e-9",
+            "fairseq-train has no option --adam-epsilon (did you mean `--adam-eps`?) with --ar",
+        ),
+        (
+            "train contextual_retrieval --dry-run -- --optimizer adm",
+            "--optimizer cannot be adm (did you mean `adam`?): correct the options after --, or",
+        ),
+        (
+            "train contextual_retrieval -- --lr-scheduler x",
+            "--lr-scheduler cannot be x (there are cosine, fixed, ",
+        ),
+        (
+            "train contextual_retrieval -- --max-update 1e5",
+            "--max-update must be a whole number, not '1e5': ",
+        ),
+        (
+            "train contextual_retrieval -- --cpu 3",
+            "3 belongs to no option of fairseq-train (a switch takes no value): ",
+        ),
+        (
+            "train contextual_retrieval -- --clip-norm",
+            "fairseq-train refuses its options (argument --clip-norm: expected one argument): ",
+        ),
         ("train scan --updates 0", "must be a whole number of at least 1, but is `0`"),
         ("train sacn", "there is no experiment `sacn` (did you mean `scan`?)"),
         ("train mine.yaml", "there is no file mine.yaml."),
@@ -386,6 +410,14 @@ def test_dry_run_with_a_launcher(
     assert "--update-freq 2 " in shown and "--distributed-port 5 " in shown
     assert "--distributed-world-size" not in shown
     assert not (place / "runs").exists()
+
+
+def test_options_of_a_plugin_are_left_to_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = words("train contextual_retrieval --dry-run -- --user-dir mine --arch own --width 3")
+    assert experiment.main(line) == 0
+    assert "--user-dir mine " in capsys.readouterr().out
 
 
 def test_dry_run_of_jobs_that_share_gpus(
