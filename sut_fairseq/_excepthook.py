@@ -17,6 +17,7 @@ _UNKNOWN_WORDS = re.compile(r"Unexpected key\(s\)[^\n]*\bwords\.\w+\._extra_stat
 # fairseq's messages.
 _NO_CHECKPOINT = re.compile(r"Model file not found: (.*)")
 _NO_SET = re.compile(r"Dataset not found: (.*) \((.*)\)")
+_TOO_LONG = re.compile(r"Sentences lengths should not exceed max_tokens=(\d+)")
 
 
 def show_input_errors_as_sentences() -> None:
@@ -99,6 +100,11 @@ def _input_error(error: BaseException) -> InputError | None:
         )
     if raised_in(error).partition(".")[0] not in ("fairseq", "fairseq_cli"):
         return None
+    if too_long := _TOO_LONG.match(str(error)):
+        return InputError(
+            f"a sentence has more tokens than the {too_long[1]} that --max-tokens allows in a "
+            "batch: give at least as many as the longest sentence has."
+        )
     if isinstance(error, FloatingPointError):
         return divergence(str(error))
     if missing := _missing(error):

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.data.data_utils import infer_language_pair
+from fairseq.data.data_utils import batch_by_size, infer_language_pair
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask, load_langpair_dataset
@@ -57,7 +58,7 @@ def test_commands_end_in_the_sentence(
 
 
 def ask_for(path: Path, what: str) -> None:
-    """Let fairseq look for something that is not there."""
+    """Let fairseq look for something that is not there, or make a batch of too long sentences."""
     if what == "folder":
         infer_language_pair(str(path / "folder"))
     elif what == "checkpoint":
@@ -66,6 +67,8 @@ def ask_for(path: Path, what: str) -> None:
         load_langpair_dataset(
             str(path), "test9", "src", None, "tgt", None, False, None, 0, *[0] * 5
         )
+    elif what == "batch":
+        batch_by_size(np.arange(2), lambda number: 0, np.array([3, 9]), max_tokens=5)
     else:
         TranslationTask.setup_task(SimpleNamespace(data=str(path), source_lang=None))
 
@@ -76,10 +79,14 @@ def ask_for(path: Path, what: str) -> None:
         ("folder", "error: there is no `{}/folder`: check the path.\n"),
         ("checkpoint", "error: there is no checkpoint `{}/a.pt`: check its path.\n"),
         ("set", "error: there is no set `test9` in `{}`: check both names.\n"),
+        (
+            "batch",
+            "error: a sentence has more tokens than the 5 that --max-tokens allows in",
+        ),
         ("pair", "error: the data folder has no set of a language pair: name the folder that "),
     ],
 )
-def test_what_fairseq_does_not_find(
+def test_what_fairseq_does_not_find_or_fit(
     what: str,
     sentence: str,
     run_as: Callable[[str], None],
