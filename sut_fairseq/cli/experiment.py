@@ -189,11 +189,14 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
     # With only one split, or in a user's own file, the name need not be that of sut-prepare.
     named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
     there = data.split.replace("-", "_")  # a stamp of Multi30k has had `de-en`
+    if not there and named and data.dataset == experiment.dataset:
+        there = preparing.DEFAULT if preparing.DEFAULT in experiment.splits else ""
     other_split = there not in ("", split) and (named or there in experiment.splits)
     if other_set or other_split:
         raise InputError(
-            f"{data.folder} holds {data.dataset} {data.split}, not {experiment.dataset} {split}: "
-            "move it away and prepare the data again, or name the right folder with --data."
+            f"{data.folder} holds {f'{data.dataset} {there}'.strip()}, not {experiment.dataset} "
+            f"{split}: move it away and prepare the data again, or name the right folder with "
+            "--data."
         )
 
 

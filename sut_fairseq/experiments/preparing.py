@@ -18,6 +18,7 @@ from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import check_name
 
 FOLDER = Path("data-bin")
+DEFAULT = "default"  # a split for which `sut-prepare` has no name
 PROGRAM = (sys.executable, "-m", "sut_data")  # `sut-prepare`, of this environment
 
 
@@ -39,10 +40,10 @@ def split_of(experiment: Experiment, split: str | None) -> str:
 
 
 def folder_of(experiment: Experiment, split: str | None) -> Path:
-    """The usual folder of the data: one for each split; `default` is not part of its name."""
+    """The usual folder of the data: one for each split; `DEFAULT` is not part of its name."""
     name = split_of(experiment, split)
     own = Path(experiment.name).name  # columns of the matrix have the name of their folder
-    alone = name == "default" or len(experiment.splits) == 1
+    alone = name == DEFAULT or len(experiment.splits) == 1
     return FOLDER / (own if alone else f"{own}-{name}")
 
 

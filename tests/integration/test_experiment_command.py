@@ -449,6 +449,12 @@ def test_a_folder_with_the_name_of_other_data(
         stamp = {"dataset": "multi30k", "split": split}
         (reverse / "prepared.json").write_text(json.dumps(stamp))
         assert experiment.main(words("train multi30k --split de_en --dry-run")) == status
+    plain = shutil.copytree(data, place / "data-bin" / "cogs-exposures_30")
+    (plain / "prepared.json").write_text(json.dumps({"dataset": "cogs"}))
+    assert experiment.main(words("train cogs --split exposures_30 --dry-run")) == 2
+    assert "exposures_30 holds cogs default, not cogs exposures_30: " in capsys.readouterr().err
+    plain.rename(place / "data-bin" / "cogs")
+    assert experiment.main(words("train cogs --dry-run")) == 0
     # The names in a user's own file need not be those of sut-prepare.
     splits = {"simple": "scan --cutoff 24", "other": "scan"}
     own = {**_TOY_EXPERIMENT, "dataset": "scan", "prepare": splits}
@@ -456,3 +462,8 @@ def test_a_folder_with_the_name_of_other_data(
     mine = other.rename(place / "data-bin" / "mine-simple")
     (mine / "prepared.json").write_text(json.dumps({"dataset": "scan", "split": "cutoff_24"}))
     assert experiment.main(words("train mine.yaml --dry-run")) == 0
+    own = {**own, "dataset": "cogs", "prepare": {"default": "cogs", "other": "cogs --limit 9"}}
+    (place / "mine.yaml").write_text(yaml.safe_dump(own))
+    mine = mine.rename(place / "data-bin" / "mine-other")
+    (mine / "prepared.json").write_text(json.dumps({"dataset": "cogs", "limited": True}))
+    assert experiment.main(words("train mine.yaml --split other --dry-run")) == 0
