@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import logging
-from dataclasses import fields
+import sys
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_args
 
 from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-from sut_fairseq.errors import check
+from sut_fairseq._excepthook import is_command
+from sut_fairseq.errors import InputError, check
 from sut_fairseq.models._config import UniversalTransformerConfig
 
 logger = logging.getLogger(__name__)
 
 # Endings of the options that are sizes; `attention_positions` is not one.
 _SIZES = ("_dim", "_size", "source_positions", "target_positions")
+_NEAR = 0.7  # `threshold` is nearly `alpha_threshold`
 Options = TypeVar("Options", bound=FairseqDataclass)
 
 
@@ -27,9 +36,10 @@ def complete(kind: type[Options], given: Any) -> Options:
 
     Raises:
         InputError: if a value is not of its option's type, or if any size or dropout is out of
-            range.
+            range, or if a command of fairseq was given a misspelt option in `--model-overrides`.
     """
     config = kind()
+    _refuse_misspelt(option.name for option in fields(kind))
     for option in fields(kind):
         name = option.name
         value = getattr(given, name, getattr(config, name))
@@ -56,8 +66,32 @@ def _check_type(name: str, types: set[Any], value: object) -> None:
         check(number, name, "a number", repr(value))
 
 
+def _refuse_misspelt(options: Iterable[str]) -> None:
+    """Refuse an override whose name is nearly that of a model's option: fairseq ignores it.
+
+    An override may also be for the task, another model of an ensemble, or fairseq itself.
+    """
+    if not is_command():
+        return
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--model-overrides", default="{}")
+    try:
+        given = ast.literal_eval(parser.parse_known_args(sys.argv[1:])[0].model_overrides)
+    except (SyntaxError, ValueError):  # fairseq says so
+        return
+    ours = [*options]
+    groups = [*vars(FairseqConfig()).values(), *TASK_DATACLASS_REGISTRY.values()]
+    others = {option.name for group in groups if is_dataclass(group) for option in fields(group)}
+    for name in map(str, given):
+        near = get_close_matches(name, ours, n=1, cutoff=_NEAR)
+        if near and name not in ours and name not in others:
+            raise InputError(
+                f"--model-overrides: there is no option `{name}` (did you mean `{near[0]}`?)."
+            )
+
+
 def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:
-    """Show what took effect: fairseq ignores a misspelt key in --model-overrides."""
+    """Show what took effect: fairseq ignores an unknown key in --model-overrides."""
     shown = {
         title: ", ".join(f"{side} {getattr(config, f'{side}_{option}')}" for side in sides)
         for title, option in (("steps", "layers"), ("halting", "halting"))

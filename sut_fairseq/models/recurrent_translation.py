@@ -113,7 +113,7 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
             StopGate(target.eos()) if cfg.stop_gate else None,
             cfg.max_target_positions,
         )
-        # fairseq ignores a misspelt key in --model-overrides: show what took effect.
+        # fairseq ignores an unknown key in --model-overrides: show what took effect.
         logger.info(
             "attender: %s; attends %s the state's update; stop gate: %s",
             cfg.attender,

@@ -156,6 +156,10 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
         ),
         ({"attention_top_k": 9}, TOP_K),
         (
+            {"threshold": 0.5},
+            "--model-overrides: there is no option `threshold` (did you mean `alpha_threshold`?).",
+        ),
+        (
             {"encoder_normalize_before": "False"},
             "`encoder_normalize_before` must be True or False, but is 'False' instead.",
         ),

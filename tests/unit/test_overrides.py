@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.errors import InputError
+from sut_fairseq.models._config import UniversalTransformerConfig
+from sut_fairseq.models._given import complete
 
 SETTINGS = dict(encoder_layers=3, alpha_threshold=0.9)
 
@@ -39,3 +43,28 @@ def test_texts_that_fairseq_would_run() -> None:
         with pytest.raises(InputError, match=sentence):
             check_overrides(overrides, state)
     check_overrides({"left_pad_source": "False", "arch": "print(1)", "encoder_layers": 5}, state)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("alpha_treshold", "alpha_threshold"),
+        ("alpha-threshold", "alpha_threshold"),
+        ("encoder_layer", "encoder_layers"),
+        ("alpha_threshold", ""),
+        ("num_retrievals", ""),  # an option of a task of ours
+        ("max_target_durations", ""),  # of a task of fairseq's
+        ("beam", ""),
+        ("anything_else", ""),
+    ],
+)
+def test_misspelt_options_in_commands_of_fairseq(
+    name: str, near: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ["--path", "x", f"--model-overrides={{'{name}': 1}}", "--beam", "3"]
+    monkeypatch.setattr(sys, "argv", ["own_program.py", *line])
+    complete(UniversalTransformerConfig, Namespace())
+    monkeypatch.setattr(sys, "argv", ["/bin/fairseq-generate", *line])
+    sentence = f"no option `{name}` .did you mean `{near}`"
+    with pytest.raises(InputError, match=sentence) if near else nullcontext():
+        complete(UniversalTransformerConfig, Namespace())
