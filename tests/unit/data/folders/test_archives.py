@@ -149,7 +149,7 @@ def test_a_bomb_of_many_empty_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Memory holds a block of what is read, however many they are."""
     monkeypatch.setattr(archives, "_AT_ONCE", 1 << 20)
     path = archive(tmp_path / "a.tgz", ((member(f"{i}/README"), b"") for i in range(10_000)))
-    with at_most(2 << 20):
+    with at_most(3 << 20):
         assert read(path) == {}
 
 
