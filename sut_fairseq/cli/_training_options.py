@@ -36,7 +36,7 @@ def check_options(trainings: Sequence[Training]) -> None:
 
 def _check(words: list[str]) -> None:
     parser = options.get_training_parser()
-    parser.error = _refuse
+    parser.error = _refuse  # argparse's own prints the whole usage and exits
     chosen, unknown = options.parse_args_and_arch(parser, words, parse_known=True)
     names = [word.partition("=")[0] for word in unknown if word.startswith("--")]
     if names:

@@ -189,6 +189,7 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
     # With only one split, or in a user's own file, the name need not be that of sut-prepare.
     named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
     there = data.split.replace("-", "_")  # a stamp of Multi30k has had `de-en`
+    # sut-prepare stamps no split where a set has only one; ours may have others by its options.
     if not there and named and data.dataset == experiment.dataset:
         there = preparing.DEFAULT if preparing.DEFAULT in experiment.splits else ""
     other_split = there not in ("", split) and (named or there in experiment.splits)
