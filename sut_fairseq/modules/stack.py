@@ -133,7 +133,9 @@ class Stack(nn.Module):
             if attended is None:
                 break
             if cross_memory is not None and cache is not None:
-                cross_memory = cross_memory._replace(gaze=cache.gaze(step))
+                cross_memory = cross_memory._replace(
+                    gaze=cache.gaze(step), query_offset=cache.length
+                )
             hidden, read_out, step_routing = self._step(
                 step, hidden, course, attended, cross_memory, observer
             )

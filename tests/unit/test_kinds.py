@@ -29,6 +29,7 @@ from sut_fairseq.models.retrieval_network import (
 )
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.attention.distributions.others import OthersSoftmax
 from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.attention.positions.interface import Pairing, Scores, scaled_products
 from sut_fairseq.modules.attention.retrieve import Retrieve
@@ -223,6 +224,14 @@ def test_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_kinds.DISTRIBUTIONS.kinds, "squared", kind)
     model, _ = assert_trains_and_decodes(attention_distribution="squared")
     assert isinstance(model.encoder.stack.block.self_attention.core.distribution, Squared)
+
+
+def test_cross_attention_that_reads_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token decoded by itself has the position that it has in its sentence."""
+    kind = Kind("not the word of the same number", lambda config, side: OthersSoftmax())
+    monkeypatch.setitem(_kinds.CROSS_ATTENTION.kinds, "others", kind)
+    model, _ = assert_trains_and_decodes(cross_attention="others")
+    assert isinstance(model.decoder.stack.block.cross_attention.core.distribution, OthersSoftmax)
 
 
 def test_positions(monkeypatch: pytest.MonkeyPatch) -> None:

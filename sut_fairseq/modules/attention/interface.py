@@ -21,9 +21,9 @@ class Memory(NamedTuple):
         keys: `(batch, num_heads, num_keys, head_dim)`.
         values: `(batch, num_value_heads, num_keys, value_dim)`.
         padding_mask: True where the key is padding, `(batch, num_keys)`; None: no padding.
-        query_offset: position, among the keys, of the first column of the token grid, whether its
-            tokens are active or not (self-attention only; greater than 0 when earlier positions
-            come from a cache).
+        query_offset: position, in self-attention among the keys, of the first column of the token
+            grid, whether its tokens are active or not (greater than 0 when earlier positions come
+            from a cache).
         rows: row of keys and values that each sentence attends to, `(num_sentences,)`: the
             hypotheses of a beam share those of their source; None: each sentence has its own.
         gaze: where earlier queries have looked, in incremental cross-attention; None: not needed.

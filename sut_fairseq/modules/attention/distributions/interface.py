@@ -27,7 +27,8 @@ class Distribution(nn.Module, ABC):
             scores: `(rows, num_heads, width, top_k, num_keys)`, scaled already.
             visible: True where the key may be attended to, `(rows or 1, width or 1, num_keys)`;
                 None: all.
-            positions: position of each query among the keys, `(rows or 1, width)`.
+            positions: position of each query, in self-attention among the keys, `(rows or 1,
+                width)`.
 
         Returns:
             weights of the shape and dtype of `scores`: exactly 0 at hidden keys; in rows that see
