@@ -111,7 +111,10 @@ def warn_of_unused(config: UniversalTransformerConfig, side: str, kind: str) -> 
         kind: what the model is, for the log.
     """
     usual, other = type(config)(), {"encoder": "decoder", "decoder": "encoder"}[side]
-    for name in ("block", "layers", "normalize_before", "halting"):
+    names = ["block", "layers", "normalize_before", "halting"]
+    if side == "decoder":  # without an encoder, its sizes are the decoder's defaults
+        names += ["embed_dim", "attention_heads", "ffn_embed_dim"]
+    for name in names:
         value = getattr(config, f"{side}_{name}")
         if str(value) != str(getattr(usual, f"{side}_{name}")):
             logger.warning(
