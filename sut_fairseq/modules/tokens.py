@@ -52,7 +52,10 @@ class ActiveTokens(ABC):
     @property
     @abstractmethod
     def column(self) -> Tensor:
-        """Position of each token in its sentence, `(num_tokens,)`."""
+        """Column of each token in the grid, `(num_tokens,)`.
+
+        It is the token's position in its sentence unless padding or a cache's positions precede it.
+        """
 
     @property
     @abstractmethod
@@ -62,7 +65,7 @@ class ActiveTokens(ABC):
     @property
     @abstractmethod
     def in_front(self) -> bool:
-        """Whether the tokens of each sentence are its first ones, without gaps."""
+        """Whether the tokens of each sentence stand in the first columns, without gaps."""
 
     @abstractmethod
     def count(self) -> int | Tensor:
