@@ -20,7 +20,13 @@ from sut_fairseq.experiments.schema import (
     whole,
     without_machine,
 )
-from sut_fairseq.experiments.settings import Choice, Origin, compose, stages
+from sut_fairseq.experiments.settings import (
+    Choice,
+    Origin,
+    compose,
+    refuse_options_of_run,
+    stages,
+)
 
 USER_DIR = Path(__file__).resolve().parents[1]
 FINISHED_STAGE = "checkpoint_last.pt"
@@ -168,7 +174,7 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
     """The user's own options of fairseq-train, as written after `--`.
 
     Raises:
-        InputError: for a word that belongs to no option, a seed, or a folder of checkpoints.
+        InputError: for a word that belongs to no option, or an option that each run decides.
     """
     options: dict[str, list[str]] = {}
     name = ""
@@ -189,10 +195,7 @@ def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
             raise InputError(
                 f"--{name} takes one value, not {shlex.join(values)}: put it into quotes."
             )
-    if "seed" in options:  # it would be the same for all runs
-        raise InputError("after --: leave --seed out: --seeds gives each run its own.")
-    if "save-dir" in options:
-        raise InputError("after --: leave --save-dir out: --out names the folder of the run.")
+    refuse_options_of_run(options, "after --")
     return tuple((name, values[0] if values else True) for name, values in options.items())
 
 

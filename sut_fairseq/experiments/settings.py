@@ -27,7 +27,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sut_fairseq.errors import InputError
@@ -45,6 +45,12 @@ from sut_fairseq.experiments.typed import nearest
 
 _OPTION = re.compile(r"[a-z][a-z0-9-]*")
 LIMIT = "max-update"
+_OF_RUN = {
+    "seed": "--seeds gives each run its own",
+    "save-dir": "--out names the folder of the run",
+    "restore-file": "each call would start from that file, not where the run stopped; "
+    "--finetune-from-model starts from its parameters",
+}
 
 
 @dataclass(frozen=True)
@@ -245,14 +251,24 @@ def _number(limit: Value) -> float:
 
 
 def check_options(settings: Settings, place: str) -> None:
-    """Refuse names that no option of fairseq-train can have, and a seed.
+    """Refuse names that no option of fairseq-train can have, and those that each run decides.
 
     Raises:
-        InputError: saying how options are spelt, or where seeds are given.
+        InputError: saying how options are spelt, or what decides.
     """
+    refuse_options_of_run(settings, place)
     for name in settings:
-        if name == "seed":  # it would be the same for all runs that --seeds names
-            raise InputError(f"{place}: leave --seed out: --seeds gives each run its own.")
         if not _OPTION.fullmatch(name):
             spelt = name.lstrip("-").replace("_", "-").lower()
             raise InputError(f"{place}: options are spelt like `{spelt}`, not `{name}`.")
+
+
+def refuse_options_of_run(names: Container[str], place: str) -> None:
+    """Refuse options that would be the same for all runs, or would keep a run from going on.
+
+    Raises:
+        InputError: saying what decides instead.
+    """
+    for name, why in _OF_RUN.items():
+        if name in names:
+            raise InputError(f"{place}: leave --{name} out: {why}.")

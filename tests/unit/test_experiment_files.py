@@ -289,6 +289,11 @@ def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
             Choice("a", "one"),
             "settings: leave --seed out: --seeds",
         ),
+        (
+            {"settings": {"restore-file": "x.pt"}},
+            Choice("a", "one"),
+            "settings: leave --restore-file out: each call would start",
+        ),
     ],
 )
 def test_bad_choices(keys: Any, choice: Choice, sentence: str, tmp_path: Path) -> None:
@@ -323,6 +328,7 @@ def test_a_users_own_options() -> None:
         (["--seed", "5"], "after --: leave --seed out: --seeds gives"),
         (["--seed=5"], "after --: leave --seed out: --seeds gives"),
         (["--save-dir=x"], "after --: leave --save-dir out: "),
+        (["--restore-file", "x.pt"], "after --: leave --restore-file out: each call would start"),
     ):
         with pytest.raises(InputError, match=sentence):
             read_words(bad)
