@@ -263,6 +263,13 @@ def _check(experiment: Experiment, place: Place) -> None:
             check_choice(f"{at}: model", one, models)
         for one in summary.splits:
             check_choice(f"{at}: split", one, experiment.splits)
+        for one in summary.of_split:
+            check_choice(f"{at}: of_split", one, summary.splits)
+        rows = dict.fromkeys(
+            summary.row(model, split) for model in models for split in summary.splits
+        )
+        for row in summary.numbers:
+            check_choice(f"{at}: numbers", row, rows)
         if summary.size is not None:
             check_choice(f"{at}: size", summary.size, experiment.sizes)
     for claim in experiment.claims:

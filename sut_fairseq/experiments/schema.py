@@ -167,6 +167,11 @@ class Summary:
         """Name for files, such as `table-3`."""
         return "-".join(re.findall(r"[\w.]+", self.title.lower()))
 
+    def row(self, model: str, split: str) -> str:
+        """The key in `numbers` of a model on a split."""
+        alone = self.mean_of_splits or len(self.splits) == 1
+        return model if alone else f"{model} ({split})"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:

@@ -110,9 +110,8 @@ def _lines(experiment: Experiment, summary: Summary, groups: Sequence[Group]) ->
             columns = [replace(row, group=split) for split, rows in found.items() for row in rows]
             found = {"": columns}
         for split, rows in found.items():
-            several = split and len(summary.splits) > 1
-            paper = summary.numbers.get(f"{model} ({split})" if several else model, {})
             if not summary.by_split:
+                paper = summary.numbers.get(summary.row(model, split), {})
                 rows = [replace(row, paper=paper.get(row.group)) for row in rows]
             if rows:
                 yield Line(model, split, rows)

@@ -362,6 +362,15 @@ def test_the_example_has_every_key(repository: Path) -> None:
         ({"size": "huge"}, "summaries: Table 1: size` must be "),
         ({"splits": []}, "summaries: Table 1: splits` must be at least one"),
         ({"title": "Curves"}, "must be unlike those of other pictures and tables"),
+        ({"of_split": {"y": "all"}}, "summaries: Table 1: of_split` must be one of x, but is y"),
+        (
+            {"numbers": {"c": {"9": 1}}},
+            "summaries: Table 1: numbers` must be one of a, b, but is c",
+        ),
+        (
+            {"splits": ["x", "y"], "numbers": {"a": {"9": 1}}},
+            "numbers` must be one of a (x), a (y), b (x), b (y), but is a",
+        ),
     ],
 )
 def test_a_summary_of_what_there_is_not_is_refused(
