@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sut_data.files import write_whole
+from sut_data.files import read_lines, write_whole
 from sut_data.tables import counted
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import grid_results, report
@@ -128,9 +128,13 @@ def _matrix(groups: Sequence[Group], folder: Path, draw: Draw) -> str:
 
 
 def _note(folder: Path, name: str) -> tuple[list[str], list[str]]:
-    """The first paragraph of a page's note, and the rest under a title; empty lists for none."""
+    """The first paragraph of a page's note, and the rest under a title; empty lists for none.
+
+    Raises:
+        InputError: if it is not UTF-8 text.
+    """
     path = folder / NOTES / f"{name}.md"
-    text = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+    text = "\n".join(read_lines(path)).strip() if path.is_file() else ""
     lead, _, rest = text.partition("\n\n")
     return [lead] if lead else [], [f"## Notes\n\n{rest.strip()}"] if rest else []
 

@@ -40,6 +40,13 @@ def with_sessions(path: Path, *sessions: Session) -> None:
     records.write_record(path, replace(records.read_record(path), sessions=[*sessions]))
 
 
+def test_a_note_that_is_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "index.md").write_bytes("café\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"notes/index.md is not UTF-8 text \(near line 1\): conv"):
+        pages.write([], tmp_path, DRAW_NOTHING)
+
+
 @pytest.mark.parametrize(("mean", "met"), [(98.0, True), (97.9, False)])
 def test_the_mean_over_seeds_counts(mean: float, met: bool, tmp_path: Path) -> None:
     found = verdict([run(tmp_path, "ndr", seed, {"all": mean + seed - 2}) for seed in (1, 2, 3)])
