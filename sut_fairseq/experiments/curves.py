@@ -151,8 +151,9 @@ def read_curve(run: Path, *, all_of_training: bool = False) -> list[Point]:
                 Point(int(row["update"]), row["subset"], row["measure"], float(row["value"]))
                 for row in csv.DictReader(file)
             ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{kept} is damaged ({error!r}): remove it and make it again.") from error
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        reason = f"{type(error).__name__}: {error}"  # of a missing column, its name alone
+        raise InputError(f"{kept} is damaged ({reason}): remove it and make it again.") from error
 
 
 def write_curve(run: Path, points: Sequence[Point]) -> None:

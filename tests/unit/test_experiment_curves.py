@@ -86,8 +86,20 @@ def test_a_log_that_ends_anywhere(kind: str, log_file: bool) -> None:
             assert before <= set(curves.read_log([*lines[:whole], line[:end]]))
 
 
-def test_a_damaged_curve(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"update,subset,measure\n1,valid,accuracy\n", "KeyError: 'value'"),
+        (b"update,subset,measure,value\n1,valid,accuracy\n", "TypeError: "),
+        (b"update,subset,measure,value\n" + b"1,valid,accuracy,9\n" * 99 + b"\xff", "UnicodeDecod"),
+        (b"update,subset,measure,value\n" + b"9" * 200_000, "Error: field larger than"),
+    ],
+)
+def test_a_damaged_curve(content: bytes, reason: str, tmp_path: Path) -> None:
+    """The message is short, whatever the file holds."""
     assert curves.read_curve(tmp_path) == []
-    (tmp_path / "curve.csv").write_text("update,subset,measure\n1,valid,accuracy\n")
-    with pytest.raises(InputError, match=r"curve.csv is damaged .*: remove it"):
+    (tmp_path / "curve.csv").write_bytes(content)
+    with pytest.raises(InputError, match=r"curve.csv is damaged .*: remove it") as caught:
         curves.read_curve(tmp_path)
+    assert f"({reason}" in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(tmp_path))
