@@ -195,8 +195,8 @@ class Trainer:
     def _stage(self, run: Run, training: Training, device: str, lock: int) -> str:
         """Run one training unless it is finished; returns why it failed, or nothing.
 
-        A training that was told to stop has not failed; it stops the others. If this process is
-        told to stop, it passes that on to the training.
+        A training that was told to stop has not failed; after it no other one begins. If this
+        process is told to stop, it passes that on to the training.
         """
         record = records.read_record(run.folder)
         what = f"{run.choice.model}, seed {run.seed}"
