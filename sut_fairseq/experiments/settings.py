@@ -50,6 +50,9 @@ _OF_RUN = {
     "save-dir": "--out names the folder of the run",
     "restore-file": "each call would start from that file, not where the run stopped; "
     "--finetune-from-model starts from its parameters",
+    "reset-optimizer": "each call would count updates from 0 again",
+    "reset-dataloader": "each call would begin the data again",
+    "reset-meters": "each call would forget the best score",
 }
 
 

@@ -329,6 +329,9 @@ def test_a_users_own_options() -> None:
         (["--seed=5"], "after --: leave --seed out: --seeds gives"),
         (["--save-dir=x"], "after --: leave --save-dir out: "),
         (["--restore-file", "x.pt"], "after --: leave --restore-file out: each call would start"),
+        (["--reset-optimizer"], "after --: leave --reset-optimizer out: each call would count"),
+        (["--reset-dataloader"], "after --: leave --reset-dataloader out: each call would begin"),
+        (["--reset-meters"], "after --: leave --reset-meters out: each call would forget"),
     ):
         with pytest.raises(InputError, match=sentence):
             read_words(bad)
