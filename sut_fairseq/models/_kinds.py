@@ -211,10 +211,11 @@ def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: 
 
 def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
     # Neither of the kinds here has retrievals. Where a user names one of them instead, nothing is
-    # refused: the option may be a compositional preset's, whose kind they replace.
-    given = config.attention_retrievals
+    # refused: the options may be a compositional preset's, whose kind they replace.
     requirement = "left out without `attention_kind` compositional"
-    check(given is None, "attention_retrievals", requirement, given)
+    for name in ("attention_retrievals", "attention_value_dim"):
+        given = getattr(config, name)
+        check(given is None, name, requirement, given)
     build = _multihead if config.attention_experts == 1 else _mixture
     return build(config, side, core, source_dim)
 

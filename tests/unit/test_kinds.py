@@ -367,12 +367,13 @@ def test_a_mixture_of_one_expert_is_refused(build: Callable[..., nn.Module]) -> 
         build(attention_kind="mixture", attention_biases="none")
 
 
-def test_heads_retrieve_nothing_else() -> None:
-    sentence = "`attention_retrievals` must be left out without `attention_kind` compositional, but"
+@pytest.mark.parametrize("option", ["attention_retrievals", "attention_value_dim"])
+def test_heads_retrieve_nothing_else(option: str) -> None:
+    sentence = f"`{option}` must be left out without `attention_kind` compositional, but"
     for experts in (1, 4):
         with pytest.raises(InputError, match=f"^{sentence} is 2 instead.$"):
-            small_model(attention_retrievals=2, attention_experts=experts)
-    small_model(attention_kind="multihead", attention_retrievals=2)  # of a preset of another kind
+            small_model(**{option: 2}, attention_experts=experts)
+    small_model(attention_kind="multihead", **{option: 2})  # of a preset of another kind
 
 
 def language_model(**options: Any) -> nn.Module:
