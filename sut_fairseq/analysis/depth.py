@@ -94,7 +94,7 @@ def add_halting(sums: dict[str, HaltingStatistics], more: Mapping[str, HaltingSt
 
 
 def skipped(statistics: Iterable[HaltingStatistics]) -> float:
-    """Share of all (token, step) pairs that were skipped; 0 where nothing halts."""
+    """Share of the (token, step) pairs of loops that halt that were skipped; 0 if none halts."""
     listed = list(statistics)
     possible = sum(float(one.steps_possible) for one in listed)
     return 1 - sum(float(one.steps_run) for one in listed) / possible if possible else 0.0

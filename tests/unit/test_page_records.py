@@ -15,6 +15,8 @@ from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 from sut_data.text.tokenization import TextSide
+from sut_fairseq.analysis.complexity import count
+from sut_fairseq.analysis.depth import skipped, units_with_threshold
 from sut_fairseq.analysis.page import answers, split, training
 from sut_fairseq.analysis.page.document import THRESHOLDS, thresholds_of
 from sut_fairseq.analysis.sentences import Answered, Reader, Word
@@ -91,6 +93,21 @@ def test_an_answer_as_plain_data() -> None:
                 assert [one is not None for one in own] == [one == "1" for one in row]
                 assert all(one is None or abs(sum(one) - 1) < 0.01 for one in shares)
     assert run < possible and record["skipped"] == pytest.approx(1 - run / possible, abs=1e-4)
+
+
+@pytest.mark.parametrize("halting", ["stick-breaking", "none"])
+def test_the_share_of_skipped_steps_is_that_of_sut_macs(halting: str) -> None:
+    """A loop of fixed depth does not count."""
+    model = small_model(encoder_halting=halting)
+    for unit in units_with_threshold(model):
+        unit.alpha_threshold = 0.6
+    reader = Reader(model, *_task_that_answers([6, 5, 2]), TextSide(), TextSide())
+    sentence = reader.sentence("w0 w2 w1")
+    record = answers.answer_record(reader.ask(sentence))
+    inputs = {**sentence.sample["net_input"], "prev_output_tokens": torch.tensor([[2, 6, 5]])}
+    expected = skipped(count(model, [inputs]).halting.values())
+    assert record["skipped"] == pytest.approx(expected, abs=1e-4)
+    assert (expected > 0) == (halting != "none")
 
 
 def test_long_sentences_keep_the_greatest_head_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,19 +33,21 @@ def answer_record(answered: Answered) -> dict[str, Any]:
     """The record of a model's answer to a sentence.
 
     Returns:
-        `threshold`, `text`, `words`, `macs`, `skipped` (share of all (token, step) pairs that were
-        not computed) and `stacks`: the `stack_record` of "encoder" and "decoder".
+        `threshold`, `text`, `words`, `macs`, `skipped` (share of the (token, step) pairs of loops
+        that halt that were not computed, as in `depth.skipped`) and `stacks`: the `stack_record` of
+        "encoder" and "decoder".
     """
     stacks = answered.stacks
-    run = sum(int(steps.computed.sum()) for steps in stacks.values())
-    possible = sum(steps.num_steps * steps.computed.shape[2] for steps in stacks.values())
+    halting = [steps for steps in stacks.values() if steps.halted is not None]
+    run = sum(int(steps.computed.sum()) for steps in halting)
+    possible = sum(steps.num_steps * steps.computed.shape[2] for steps in halting)
     whole = _map_bytes(stacks.values()) <= MOST_MAP_BYTES
     return {
         "threshold": answered.alpha_threshold,
         "text": answered.text,
         "words": _words(answered.words),
         "macs": answered.macs,
-        "skipped": round(1 - run / possible, 4),
+        "skipped": round(1 - run / possible, 4) if halting else 0.0,
         "stacks": {
             name: stack_record(steps, answered.reads[name], each_head=whole)
             for name, steps in stacks.items()
