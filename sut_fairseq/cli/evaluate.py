@@ -19,6 +19,7 @@ from sut_data.text.tokenization import load_direction
 from sut_data.waiting import waiting
 from sut_fairseq.analysis import evaluation, trained
 from sut_fairseq.analysis.complexity import count, without_padding
+from sut_fairseq.analysis.countable import check_model
 from sut_fairseq.analysis.depth import check_thresholds, check_uses_threshold, set_threshold
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.cli import _evaluation_output
@@ -103,6 +104,8 @@ def _check_model(arguments: argparse.Namespace, model: Any, task: tasks.FairseqT
             "`sut-experiment evaluate` measures the error of its runs, `sut-report` draws what a "
             "model retrieves."
         )
+    if arguments.macs:
+        check_model(model)
     if arguments.thresholds:
         check_uses_threshold("--thresholds", model)
     if arguments.confusion and not isinstance(task, LabelTask):

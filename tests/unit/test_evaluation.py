@@ -11,9 +11,11 @@ from fairseq.data import Dictionary
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.evaluation import Answer, Outcome, in_ranges
 from sut_fairseq.cli import _evaluation_output, evaluate
 from sut_fairseq.cli._evaluate_options import make_parser
+from sut_fairseq.errors import InputError
 
 
 def groups(sizes: list[int]) -> list[tuple[str, list[int]]]:
@@ -66,6 +68,13 @@ def test_no_answer_equals_an_unknown_word(
     row = evaluate._row(arguments, task, "search", None, "all", Outcome({0: Answer(False, found)}))
     assert row["same_conjuncts"] == same
     assert row["bleu"] == pytest.approx(bleu, abs=0.01)
+
+
+def test_macs_that_cannot_be_counted_are_refused_before_the_evaluation() -> None:
+    model, task = untrained.build("ndr_ctl_dnc", 9)
+    arguments = make_parser().parse_args(["--path", "a.pt", "--macs"])
+    with pytest.raises(InputError, match="a DNC is not counted"):
+        evaluate._check_model(arguments, model, task)
 
 
 @pytest.mark.parametrize("modes", [["reference"], ["reference", "search"]])
