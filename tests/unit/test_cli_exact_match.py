@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,21 @@ def test_output_of_another_set_is_refused(
     assert main([str(generated), "--data", str(folder)]) == (0 if same else 2)
     error = capsys.readouterr().err
     assert ("are not those of `test` in" in error) == (not same), error
+
+
+def test_text_that_is_not_detokenised_needs_no_sacremoses(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    generated, folder = tmp_path / "generated.txt", tmp_path / "data"
+    generated.write_text(GENERATED, encoding="utf-8")
+    shutil.copytree(data, folder)
+    (folder / "text").mkdir()
+    (folder / "text" / "test.tgt").write_text("I_RUN\nI_WALK\nI_JUMP I_JUMP\n", encoding="utf-8")
+    side = {"language": "en", "subwords": "words", "model": None}
+    document = json.dumps({"src": side, "tgt": side})
+    (folder / "tokenization.json").write_text(document, encoding="utf-8")
+    assert main([str(generated), "--data", str(folder)]) == 0
 
 
 def test_the_command_fails_with_a_sentence(
