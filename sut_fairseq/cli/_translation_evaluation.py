@@ -23,6 +23,7 @@ from sut_fairseq.experiments.evaluating import SCORE
 from sut_fairseq.experiments.json_files import read_json, write_json
 from sut_fairseq.experiments.provenance import Data, added_set, describe_data
 from sut_fairseq.experiments.published import tables
+from sut_fairseq.inference.results import Search
 
 # Names of scores in tables, and their keys in results.json.
 SCORES = {
@@ -47,6 +48,9 @@ class Options:
         max_tokens: source tokens in a batch.
         cpu: use no GPU.
         user_dir: plugin that registers the architecture.
+
+    Raises:
+        InputError: an option of the search has an invalid value.
     """
 
     subset: str
@@ -58,6 +62,9 @@ class Options:
     max_tokens: int
     cpu: bool
     user_dir: Path = USER_DIR
+
+    def __post_init__(self) -> None:
+        Search(beam=self.beam, lenpen=self.lenpen, max_tokens=self.max_tokens)  # checks them
 
     def name(self) -> str:
         """Name of the results folder."""

@@ -610,6 +610,7 @@ def test_evaluation_refuses(prepared: Path, tmp_path: Path) -> None:
         (data, "no run is given: name folders that `sut-experiment train` made, or --data and"),
         ((*data, *checkpoints, "--best", "many"), "must be a whole number of at least 1, but is"),
         ((*data, *checkpoints, "--lenpen", "x"), "invalid float value: 'x'"),
+        ((*data, *checkpoints, "--lenpen", "nan"), "`lenpen` must be a number from -10 to 10, but"),
         ((*data, *checkpoints, "--subset", "none"), "has no set `none`: name one of test, train, "),
         ((*data, "--checkpoints", "no"), "--checkpoints no is not a folder: name the --save-dir"),
         ((*data, *checkpoints, "--alpha-threshold", 2), "must be greater than 0, at most 1, but i"),
