@@ -25,6 +25,7 @@ from sut_fairseq.inference.translated import averaged_in, translations_by, updat
 FILE = "README.md"
 _CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
 _SIDES = ("encoder", "decoder")
+_BUFFERS = (".version", "._float_tensor")  # of fairseq's models: numbers that are no parameters
 
 # Columns of evaluations that a card shows, and what it calls them.
 _COLUMNS = {
@@ -139,8 +140,8 @@ def _model(
         yield "Experiment", f"{name}: {record.model}{size}{without}"
     tensors = {
         (tensor.data_ptr(), tensor.shape): tensor.numel()
-        for tensor in state["model"].values()
-        if tensor.is_floating_point()
+        for key, tensor in state["model"].items()
+        if tensor.is_floating_point() and not key.endswith(_BUFFERS)
     }
     yield "Parameters", f"{sum(tensors.values()):,}"
     task = setting(state, "task", "_name") or setting(state, "task", "task")

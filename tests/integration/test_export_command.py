@@ -11,14 +11,16 @@ import pytest
 import torch
 
 import sut_fairseq
+from sut_fairseq.analysis import untrained
 from sut_fairseq.checkpoints.exported import CONFIG, WEIGHTS
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, records
 from sut_fairseq.experiments.provenance import Code, Computer, Data
 from sut_fairseq.experiments.records import Record, Session
+from sut_fairseq.inference.card import model_card
 from sut_fairseq.inference.export import export
-from sut_fairseq.inference.files import find_model
+from sut_fairseq.inference.files import ModelFiles, find_model
 from tests.integration.commands import SIZES, generate, run, words
 
 LINES = ["run and jump", "look twice and walk"]
@@ -265,6 +267,14 @@ def test_card_of_what_little_is_known(exported: Path) -> None:
     assert "## Licence\n\ncc-by-4.0" in card
     assert "Scores" not in card and "Thresholds" not in card and "None" not in card
     assert "plugin" not in card
+
+
+def test_the_card_counts_parameters_only() -> None:
+    """A Transformer of fairseq also saves a version of its encoder and decoder."""
+    model, _ = untrained.build("transformer_iwslt_de_en", 9)
+    files = ModelFiles(Path("a.pt"), Path(), "de", "en")
+    card = model_card(files, {"model": model.state_dict()}, name="mine")
+    assert f"- Parameters: {sum(one.numel() for one in model.parameters()):,}\n" in card
 
 
 def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
