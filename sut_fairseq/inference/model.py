@@ -223,13 +223,14 @@ class Model:
                 reason = result.error or "classification needs at least one word a line."
                 raise InputError(f"line {number}: {reason}")
             results.append(result)
-        model = self._copy(alpha_threshold)
+        model, labels = self._copy(alpha_threshold), self.labels
         classified: dict[int, Classification] = {}
         scored = self._label_scores(results, model)
         for number, scores in _progress(scored, "classifying", len(results)):
-            ranked = sorted(zip(scores.exp().tolist(), self.labels), reverse=True)
-            shares = {label: probability for probability, label in ranked}
-            classified[number] = Classification(results[number].source, ranked[0][1], shares)
+            order = scores.argsort(descending=True, stable=True)
+            ranked = [labels[label] for label in order.tolist()]
+            shares = dict(zip(ranked, scores[order].exp().tolist()))
+            classified[number] = Classification(results[number].source, ranked[0], shares)
         return [classified[number] for number in range(len(results))]
 
     def exact_match(

@@ -287,6 +287,19 @@ def test_classes(router: Path, classes: Path) -> None:
         model.classify([sources[0], ""])
 
 
+def test_equally_probable_classes(router: Path) -> None:
+    """`classify` takes the one that `translate` takes, whatever their names."""
+    model = sut_fairseq.load(router, device="cpu")
+    for parameter in model.model.parameters():
+        parameter.data.zero_()
+    words, labels = model.task.target_dictionary.symbols, model.task.labels.tolist()
+    for label, word in zip(labels, sorted(words[label] for label in labels)):
+        words[label] = word
+    (found,) = model.classify(["a b"])
+    assert set(found.probabilities.values()) == {0.5}
+    assert found.label == model.translate(["a b"], costs=False)[0].text == model.labels[0]
+
+
 def test_numbers_of_other_libraries(trained: Path, model: sut_fairseq.Model) -> None:
     """What NumPy and torch compute is as good as Python's own numbers."""
     answers = model.translate(LINES, alpha_threshold=0.5, beam=2, lenpen=1.0)
