@@ -31,8 +31,6 @@ from sut_fairseq.experiments.provenance import stamp_of
 # its left neighbour belongs to the match before. ASCII: other white space is part of a word.
 _COMPOUND = re.compile(r"(\S)-(\S)", re.ASCII)
 
-# How fairseq-generate writes a word of the reference that the dictionary lacks.
-
 
 @dataclass(frozen=True)
 class TranslationScores:
