@@ -35,7 +35,8 @@ class Curve(NamedTuple):
 def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: Path) -> None:
     """Draw a measure by update: the mean over seeds, and a band from the lowest to the highest.
 
-    Each training has one colour. Sets other than the validation set are dashed.
+    Each training has one colour. Sets other than the validation set are dashed. The legend lists
+    trainings as their curves end, highest first.
 
     Args:
         curves: of all trainings.
@@ -47,6 +48,8 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
     drawn = {curve.training for curve in curves}
     trainings = [training for training in trainings if training in drawn]
     color_of = dict(zip(trainings, colors(len(trainings))))
+    ends = {name: max(_end(one) for one in curves if one.training == name) for name in trainings}
+    trainings.sort(key=lambda name: -ends[name])
     rows = -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // rows)  # 4 panels are 2 rows of 2
     labels = [_lines(name) for name in trainings]
@@ -66,7 +69,7 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
         axes.set_visible(False)
     figure.axes[0].set_ylabel(measure)
     handles: list[Artist] = [
-        Line2D([], [], color=color, label=label) for color, label in zip(color_of.values(), labels)
+        Line2D([], [], color=color_of[name], label=label) for name, label in zip(trainings, labels)
     ]
     subsets = list(dict.fromkeys(curve.subset for curve in curves))
     if subsets != [VALID]:
@@ -99,6 +102,11 @@ def _draw_into(axes: Axes, curve: Curve, color: str) -> None:
         lowest = [min(values[update]) for update in updates]
         highest = [max(values[update]) for update in updates]
         axes.fill_between(updates, lowest, highest, color=color, alpha=_FAINT, linewidth=0)
+
+
+def _end(curve: Curve) -> float:
+    """The mean over seeds of their last values."""
+    return statistics.fmean(max(points)[1] for points in curve.seeds)
 
 
 def _lines(name: str) -> str:

@@ -81,7 +81,7 @@ def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:
             )
     above.set_ylabel(score)
     below.set_ylabel("seconds")
-    below.set_xlabel("skipped steps, % of all (token, step) pairs; labels: alpha_threshold")
+    below.set_xlabel("skipped steps of loops that halt, %; labels: alpha_threshold")
     above.margins(y=0.1)  # room for the labels
     greatest = max(point.seconds for curve in curves for point in curve.points)
     below.set_ylim(0, 1.1 * greatest or 1)

@@ -47,7 +47,7 @@ MEASURES = {
 SUMMARISED = MEASURES | {
     "encoder_depth": "depth of the encoder, in steps per token",
     "decoder_depth": "depth of the decoder, in steps per token",
-    "skipped": "share of all steps that halting skips",
+    "skipped": "share of steps that halting skips, of loops that halt",
 }
 """Columns that a summary can show: what an answer costs is not in every table."""
 
