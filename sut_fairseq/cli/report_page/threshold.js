@@ -83,7 +83,9 @@ function figuresOf(one) {
     const depth = mean(stack.depth);
     return figure(`${title(name)} steps`, decimal(depth), `of ${stack.steps}`, depth / stack.steps);
   });
-  figures.push(figure("Skipped", percent(one.skipped), "where tokens halt", one.skipped, "aside"));
+  const all = Object.values(one.stacks).every((stack) => stack.halted);
+  const whose = all ? "of all steps" : "where tokens halt";
+  figures.push(figure("Skipped", percent(one.skipped), whose, one.skipped, "aside"));
   if (one.macs !== null) {
     const most = Math.max(...sentence().answers.filter(Boolean).map((other) => other.macs));
     const less = 1 - one.macs / most;
