@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.errors import InputError, check, check_choice
+from sut_fairseq.experiments.preparing import DEFAULT
 from sut_fairseq.experiments.schema import (
     MEASURES,
     SUMMARISED,
@@ -252,6 +253,8 @@ def _check(experiment: Experiment, place: Place) -> None:
     for table in experiment.published:
         for model in table.numbers:
             check_choice(f"{place / 'published'}: {table.table}: model", model, models)
+        if table.split:
+            _check_split(f"{place / 'published'}: {table.table}", table.split, experiment)
     names = [summary.name for summary in experiment.summaries]
     for summary in experiment.summaries:
         at = f"{place / 'summaries'}: {summary.title}"
@@ -265,6 +268,8 @@ def _check(experiment: Experiment, place: Place) -> None:
             check_choice(f"{at}: split", one, experiment.splits)
         for one in summary.of_split:
             check_choice(f"{at}: of_split", one, summary.splits)
+        groups = bool(summary.of_split) and not summary.by_split
+        check(not groups, f"{at}: of_split", "left out without `by_split: true`", "given")
         rows = dict.fromkeys(
             summary.row(model, split) for model in models for split in summary.splits
         )
@@ -276,3 +281,17 @@ def _check(experiment: Experiment, place: Place) -> None:
         at = f"{place / 'claims'}: {claim.shows}"
         check_choice(f"{at}: measure", claim.measure, MEASURES)
         check_choice(f"{at}: model", claim.model, models)
+        for one in claim.splits:
+            _check_split(at, one, experiment)
+
+
+def _check_split(at: str, split: str, experiment: Experiment) -> None:
+    """Refuse the name of data that the experiment does not have.
+
+    Raises:
+        InputError: listing the known ones.
+    """
+    # Data of the split `default` have the name that `sut-prepare` gives them, like `full` and
+    # `sample` of WMT'14, which no file lists.
+    if DEFAULT not in experiment.splits:
+        check_choice(f"{at}: split", split, experiment.splits)

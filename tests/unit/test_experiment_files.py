@@ -365,7 +365,11 @@ def test_the_example_has_every_key(repository: Path) -> None:
         ({"size": "huge"}, "summaries: Table 1: size` must be "),
         ({"splits": []}, "summaries: Table 1: splits` must be at least one"),
         ({"title": "Curves"}, "must be unlike those of other pictures and tables"),
-        ({"of_split": {"y": "all"}}, "summaries: Table 1: of_split` must be one of x, but is y"),
+        (
+            {"by_split": True, "of_split": {"y": "all"}},
+            "summaries: Table 1: of_split` must be one of x, but is y",
+        ),
+        ({"of_split": {"x": "all"}}, "of_split` must be left out without `by_split: true`"),
         (
             {"numbers": {"c": {"9": 1}}},
             "summaries: Table 1: numbers` must be one of a, b, but is c",
@@ -388,6 +392,25 @@ def test_a_summary_of_what_there_is_not_is_refused(
     with pytest.raises(InputError, match="^[^\n]*$") as caught:
         reading.read(str(path))
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "entry", "label"),
+    [
+        ("published", {"table": "Table 9", "numbers": {"a": 1}, "split": "lenght"}, "Table 9"),
+        ("claims", {"shows": "reach", "model": "a", "bar": 1, "splits": ["lenght"]}, "reach"),
+    ],
+)
+def test_papers_numbers_of_data_that_there_are_not(
+    tmp_path: Path, key: str, entry: dict[str, Any], label: str
+) -> None:
+    path = write(tmp_path, **{key: [entry]}, prepare={"length": "scan", "simple": "scan"})
+    sentence = f": {key}: {label}: split` must be one of length, simple, but is lenght"
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        reading.read(str(path))
+    # Without names of their own, data have those that `sut-prepare` gives them.
+    unnamed = write(tmp_path, "unnamed", **{key: [entry]}, prepare={"default": "scan"})
+    assert getattr(reading.read(str(unnamed)), key)
 
 
 def test_two_summaries_with_one_file(tmp_path: Path) -> None:
