@@ -245,4 +245,10 @@ def describe(plan: Plan, pairs: int) -> str:
         suited = choose(pairs, 1, 1, gpus=1).size.name
         if suited != plan.size.name:
             text += f"\n(no GPU was found; with one, size {suited} suits so many pairs)"
+    usual, _ = plan.size.share(plan.gpus)
+    if plan.tokens > usual:
+        text += (
+            f"\n(batches of {plan.tokens:,} symbols instead of {usual:,}, since one must hold the "
+            "longest sentence; --max-length drops longer training pairs)"
+        )
     return text

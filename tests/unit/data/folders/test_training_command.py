@@ -15,6 +15,7 @@ from sut_data.folders.training import (
     script_command,
     training_words,
 )
+from sut_data.sets.parallel_text import describe
 from sut_data.text.treatment import Counts
 from sut_fairseq.experiments import reading
 
@@ -80,6 +81,23 @@ def test_options_of_ours_are_printed_for_our_architectures() -> None:
             ):
                 words = training_words(Path("a"), counts, plan, joined=joined, arch=arch)
                 assert (option in in_lines(words)) == (option in parser.format_help()), arch
+
+
+@pytest.mark.parametrize(
+    ("longest", "gpus", "hint"),
+    [
+        (1022, 0, ""),
+        (1024, 0, "1,025 symbols instead of 1,024"),
+        (1024, 2, "1,025 symbols instead of 512"),
+    ],
+)
+def test_one_long_sentence_is_said_to_make_batches_large(
+    longest: int, gpus: int, hint: str
+) -> None:
+    counts = {"train": Counts(100, longest, 5, 0, 0)}
+    said = describe(plan_for(counts, 1_000, gpus=gpus), 100)
+    assert ("--max-length drops longer training pairs" in said) == bool(hint)
+    assert hint in said
 
 
 def test_long_sentences_raise_the_limits() -> None:
