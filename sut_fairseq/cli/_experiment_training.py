@@ -87,13 +87,18 @@ def stoppable(again: str = "goes on with the same command") -> Iterator[None]:
     Args:
         again: says how to start again, for the message.
     """
-    for number in _TO_STOP:
-        signal.signal(number, _stop)
+    before = {number: signal.signal(number, _stop) for number in _TO_STOP}
+    told = False
     try:
         yield
     except ToldToStop:
+        told = True
         print(f"{PROGRAM_NAME}: interrupted; {again}.", file=sys.stderr)
         raise
+    finally:
+        if not told:  # else this process is about to end, which a second signal must not cut short
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
 
 
 def train(

@@ -458,3 +458,24 @@ def test_a_copy_of_a_log_ended_when_it_says(minute: int, seconds: float, tmp_pat
     copied = (start + timedelta(minutes=2)).timestamp()
     os.utime(log, (copied, copied))
     assert records.closed(tmp_path, began).seconds == seconds
+
+
+def test_signals_have_their_usual_effect_after_the_trainings() -> None:
+    def handlers() -> list[Any]:
+        return [signal.getsignal(number) for number in SIGNALS]
+
+    before = handlers()
+    with _experiment_training.stoppable():
+        assert handlers() != before
+    assert handlers() == before
+    with pytest.raises(InputError), _experiment_training.stoppable():
+        raise InputError("no")
+    assert handlers() == before
+    # A second signal must not cut the end short.
+    try:
+        with pytest.raises(ToldToStop), _experiment_training.stoppable("again"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
