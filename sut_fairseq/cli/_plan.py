@@ -117,8 +117,8 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
         print_plan(document)
         if (arguments.speed, arguments.dtype) == ("h100", "float32"):
             print("\nThe H100 was measured with bfloat16 under autocast; float32 takes longer.")
-        if arguments.speed == "cpu":
-            print("\nTimes are of two CPU cores in place of each GPU; memory is that of a GPU.")
+        if document["speed"]["device"] == "cpu":
+            print("\nTimes are of this CPU in place of each GPU; memory is that of a GPU.")
 
 
 def _speed(name: str) -> Speed:

@@ -406,22 +406,27 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = [*words(f"plan --gpus 4 --machines 2 --tokens 1e6 {PLANNED}"), "--speed", measured]
     assert main([*map(str, options), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["speed"]["source"] == str(measured)
+    assert found["speed"]["device"] == "cpu"
+    source = found["speed"]["source"]
+    assert re.fullmatch(rf"{re.escape(str(measured))}: .+, \d+ threads?, float32", source)
     assert words("machines speed model memory update run expert_parallelism") == list(found)
     assert found["expert_parallelism"]["experts"] == [4, 6]
     assert found["memory"]["fits"] and found["update"]["tokens"] == 4 * 2 * 5
     print_plan(found)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("4 GPUs in 2 machines; assumed: 300 GB/s from GPU to GPU, 50 GB/s")
-    assert lines[1].startswith(f"measured ({measured}): ")
+    assert lines[1].startswith(f"measured ({source}): ")
     assert [line.split("  ")[0] for line in lines if line.startswith(("memory", "an", "the"))] == [
         *("memory of a GPU", "an update", "the training"),
     ]
     (last,) = (line for line in lines if line.startswith("the training"))
     assert " 0.0 " not in last, "a short training takes some time, too"
-    assert main(words(f"plan --tokens 1e6 {PLANNED} --speed cpu")) == 0
-    note = "Times are of two CPU cores in place of each GPU; memory is that of a GPU.\n"
-    assert capsys.readouterr().out.endswith(note)
+    note = "Times are of this CPU in place of each GPU; memory is that of a GPU.\n"
+    for speed in ("cpu", str(measured)):
+        assert main([*words(f"plan --tokens 1e6 {PLANNED} --speed"), speed]) == 0
+        assert capsys.readouterr().out.endswith(note)
+    assert main(words(f"plan --tokens 1e6 {PLANNED} --dtype bfloat16")) == 0
+    assert "in place of each GPU" not in capsys.readouterr().out
 
 
 def test_a_plan_counts_the_steps_of_the_model_that_was_measured(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from sut_data.tables import counted
 from sut_fairseq.errors import InputError
 
 
@@ -38,23 +39,28 @@ class Speed:
         seconds_per_step: for one step of depth, however small the batch.
         macs_per_second: rate of everything else.
         source: where the constants are from.
+        device: `cuda` or `cpu`, on which they were measured; empty if that is not known.
     """
 
     seconds_per_step: float
     macs_per_second: float
     source: str
+    device: str = ""
 
     def seconds(self, steps: float, macs: float) -> float:
         """Time of a forward and backward pass; arguments as in `Point`."""
         return self.seconds_per_step * steps + macs / self.macs_per_second
 
 
-def fit(points: Iterable[Point], source: str, *, macs_per_second: float | None = None) -> Speed:
+def fit(
+    points: Iterable[Point], source: str, device: str = "", *, macs_per_second: float | None = None
+) -> Speed:
     """Fit the constants by least squares of relative errors; neither of them is negative.
 
     Args:
         points: at least one; with a single batch size all time is attributed to arithmetic.
         source: where they are from.
+        device: see `Speed`.
         macs_per_second: this constant, if it is known from elsewhere.
     """
     # The equation of each point: 1 = a * steps / seconds + b * macs / seconds.
@@ -63,14 +69,14 @@ def fit(points: Iterable[Point], source: str, *, macs_per_second: float | None =
     if macs_per_second is not None:
         rest = ones - rows[:, 1] / macs_per_second
         per_step = float(rows[:, 0] @ rest / (rows[:, 0] @ rows[:, 0]))
-        return Speed(max(per_step, 0.0), macs_per_second, source)
+        return Speed(max(per_step, 0.0), macs_per_second, source, device)
     scale = rows.mean(axis=0)  # the two columns differ by ten orders of magnitude
     (per_step, per_mac), _, rank, _ = numpy.linalg.lstsq(rows / scale, ones, rcond=1e-6)
     if rank < 2 or per_step < 0 or per_mac <= 0:
         per_step = 0.0
         own = rows[:, 1] / scale[1]
         per_mac = own @ ones / (own @ own)
-    return Speed(float(per_step / scale[0]), float(scale[1] / per_mac), source)
+    return Speed(float(per_step / scale[0]), float(scale[1] / per_mac), source, device)
 
 
 # `sut_base` in `sut-benchmark train` with 32 + 32 tokens a pair and 32,768 words, as printed in
@@ -92,9 +98,10 @@ MEASURED = {
     "h100": fit(
         POINTS["h100"],
         "docs/benchmarks.md: one H100, bfloat16 under autocast",
+        "cuda",
         macs_per_second=_H100_MACS_PER_SECOND,
     ),
-    "cpu": fit(POINTS["cpu"], "docs/benchmarks.md: two cores of an AMD EPYC, float32"),
+    "cpu": fit(POINTS["cpu"], "docs/benchmarks.md: two cores of an AMD EPYC, float32", "cpu"),
 }
 
 
@@ -121,9 +128,23 @@ def from_report(document: Mapping[str, Any], steps: int, source: str) -> Speed:
                 pairs = times * settings["scaling_sentences"]
                 seconds = variants[f"tokens_{times}x"]["median"]
                 points.append(Point(steps, pairs * per_pair, seconds))
-        return fit(points, source)
-    except (ArithmeticError, KeyError, TypeError, ValueError):
+        device = str(settings.get("device", ""))
+        return fit(points, ": ".join((source, *_conditions(document))), device)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         raise InputError(
             f"`{source}` is not what `sut-benchmark train --json` prints: give such a file, or one "
             f"of {', '.join(MEASURED)}."
         ) from None
+
+
+def _conditions(document: Mapping[str, Any]) -> list[str]:
+    """Machine and precision of a report, as one text; empty if it names neither."""
+    settings, machine = document["settings"], document.get("machine", {})
+    threads = settings.get("threads", 1)
+    on_cpu = settings.get("device") == "cpu" and "processor" in machine
+    named = [
+        machine.get("gpu") or machine.get("processor"),
+        counted(threads, "thread") if on_cpu else None,
+        settings.get("dtype"),
+    ]
+    return [", ".join(map(str, filter(None, named)))] if any(named) else []
