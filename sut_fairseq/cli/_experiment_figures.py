@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
@@ -13,7 +12,7 @@ from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.claims import Found, Verdict
-from sut_fairseq.experiments.commands import words as option_words
+from sut_fairseq.experiments.commands import written
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Evaluations, Group
 from sut_fairseq.experiments.schema import MEASURES
@@ -222,7 +221,7 @@ def _short_names(groups: Sequence[Group]) -> list[str]:
         without = f"without {record.without}" if record.without else ""
         told = record.own_length or len(lengths[record.model, record.size]) > 1
         length = record.planned if told else ""
-        options = shlex.join(option_words(record.options))
+        options = written(record.options)
         settings.append((record.model, f"size {record.size}", without, length, options))
     names = []
     for model, *own in settings:

@@ -170,6 +170,11 @@ def words(settings: Mapping[str, Value]) -> list[str]:
     return line
 
 
+def written(settings: Mapping[str, Value]) -> str:
+    """Options as text that a shell reads."""
+    return shlex.join(words(settings))
+
+
 def read_words(line: Sequence[str]) -> tuple[tuple[str, Value], ...]:
     """The user's own options of fairseq-train, as written after `--`.
 

@@ -16,6 +16,7 @@ from sut_data.tables import counted
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import grid_results, report
 from sut_fairseq.experiments.claims import Found, Verdict, check_claims
+from sut_fairseq.experiments.commands import written
 from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, is_ours, known, read
 from sut_fairseq.experiments.records import Record
@@ -191,11 +192,14 @@ def _claim(found: Found, present: Sequence[str]) -> tuple[str, ...]:
 
 
 def _size(experiment: Experiment, record: Record) -> str:
-    """Size and length of training."""
+    """Size and length of training, and what the run has of its own."""
     if record.size not in experiment.sizes:
         return record.length
     about = experiment.sizes[record.size].about.strip()
-    return f"{about}; but {record.own_length}" if record.own_length else about
+    own = [record.own_length] if record.own_length else []
+    if record.options:
+        own.append(f"with `{written(record.options)}`")
+    return f"{about}; but {', '.join(own)}" if own else about
 
 
 def _short(measure: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments.commands import words as option_words
+from sut_fairseq.experiments.commands import written
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, usual_column
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.reading import is_file, read
@@ -94,8 +94,7 @@ class Group:
         """How the runs differ from their size: in length and options."""
         record = self.first
         length = [record.length] if record.own_length else []
-        options = [shlex.join(option_words(record.options))] if record.options else []
-        return length + options
+        return length + ([written(record.options)] if record.options else [])
 
     def finished(self) -> Group | None:
         """The group of the finished runs; None if there are none."""

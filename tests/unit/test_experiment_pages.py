@@ -24,6 +24,16 @@ from tests.unit.test_experiment_curves import LOG
 CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], paper=100, bar=98)
 
 
+def test_a_row_names_options_of_the_users_own(tmp_path: Path) -> None:
+    path = as_size(run(tmp_path, "ndr", 1, {"all": 98.5}), "small", updates=None)
+    record = replace(records.read_record(path), options={"encoder-layers": "18"})
+    records.write_record(path, record)
+    pages.write(results.collect([path]), tmp_path / "pages", DRAW_NOTHING)
+    about = reading.read("ctl").sizes["small"].about.strip()
+    index = (tmp_path / "pages" / "index.md").read_text()
+    assert f"| {about}; but with `--encoder-layers 18` |" in index
+
+
 def verdict(runs: list[Path], **changes: Any) -> Found:
     """What becomes of a claim beside these runs."""
     ctl = replace(reading.read("ctl"), claims=[replace(CLAIM, **changes)])
