@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,10 @@ _BAD_DICTIONARY = (
     "Duplicate word found when loading Dictionary",
     "Incorrect encoding detected",
 )
+
+# What torch says of a parameter of another shape: its rows and the rest, in checkpoint and model.
+_SIZES = r"torch\.Size\(\[(\d*)(.*?)\]\)"
+_MISMATCH = re.compile(rf"size mismatch for .+?: .*? {_SIZES} from checkpoint, .*? {_SIZES}")
 
 
 def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTask]:
@@ -94,7 +99,7 @@ def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Excep
             "or version, or is damaged."
         )
     changed = ", ".join(f"`{key}`" for key in overrides if key not in _SAME_WEIGHTS)
-    if "size mismatch" in str(error) and not changed:
+    if not changed and _only_rows_differ(str(error)):
         return (
             f"the model in `{path}` does not fit the dictionaries of its data folder: "
             "give --data a folder that was prepared with the dictionaries of the training data."
@@ -107,6 +112,16 @@ def _why(path: str, name: str | None, overrides: Mapping[str, Any], error: Excep
     return (
         f"`{path}` has other weights than the model that the overrides ({changed}) make of it: "
         "override only what changes no weights, like the number of steps."
+    )
+
+
+def _only_rows_differ(said: str) -> bool:
+    """Whether parameters differ in nothing but rows, as those with a row for each word do."""
+    shapes = _MISMATCH.findall(said)
+    return (
+        bool(shapes)
+        and "key(s) in state_dict" not in said
+        and all(rest == other_rest for _, rest, _, other_rest in shapes)
     )
 
 

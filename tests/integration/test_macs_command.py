@@ -92,6 +92,21 @@ def test_weights_of_other_settings(trained: Path, data: Path, tmp_path: Path, op
     assert "odd.pt` are not those of its settings: it was written by" in refused.last_line
 
 
+def test_sizes_of_other_dictionaries_or_settings(trained: Path, data: Path, tmp_path: Path) -> None:
+    """Dictionaries decide on nothing but numbers of rows."""
+    for change, sentence in (
+        (lambda matrix: matrix[:-1], "odd.pt` does not fit the dictionaries of its data folder"),
+        (lambda matrix: matrix[:, :-1], "odd.pt` are not those of its settings: it was written by"),
+    ):
+        state = torch.load(trained, weights_only=True)
+        for name, tensor in state["model"].items():
+            if name.endswith("embedding.tokens.weight"):
+                state["model"][name] = change(tensor).clone()
+        torch.save(state, tmp_path / "odd.pt")
+        refused = run("sut-macs", "--path", tmp_path / "odd.pt", "--data", data, ok=False)
+        assert sentence in refused.last_line
+
+
 def test_a_lower_threshold_costs_less(data: Path, halting: Path) -> None:
     costs = []
     for threshold in (1.0, 0.6, 0.2):
