@@ -121,3 +121,7 @@ def warn_of_unused(config: UniversalTransformerConfig, side: str, kind: str) -> 
                 "%s_%s %s means nothing for a %s: what counts is %s_%s, %s",
                 *(side, name, value, kind, other, name, getattr(config, f"{other}_{name}")),
             )
+    if side == "decoder":
+        for name in ("share_all_embeddings", "share_decoder_input_output_embed"):
+            if getattr(config, name):
+                logger.warning("%s means nothing for a %s: it has one embedding", name, kind)

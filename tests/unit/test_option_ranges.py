@@ -76,7 +76,11 @@ def test_all_sizes_and_dropouts_are_checked(model: str) -> None:
 
 def test_options_of_a_side_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
     config = EncoderClassifierConfig(
-        decoder_halting="act", decoder_layers=99, encoder_layers=5, decoder_ffn_embed_dim=64
+        decoder_halting="act",
+        decoder_layers=99,
+        encoder_layers=5,
+        decoder_ffn_embed_dim=64,
+        share_decoder_input_output_embed=True,
     )
     warn_of_unused(config, "decoder", "classifier")
     assert [record.getMessage() for record in caplog.records] == [
@@ -84,4 +88,5 @@ def test_options_of_a_side_that_is_not_there(caplog: pytest.LogCaptureFixture) -
         "decoder_halting act means nothing for a classifier: what counts is encoder_halting, none",
         "decoder_ffn_embed_dim 64 means nothing for a classifier: what counts is "
         "encoder_ffn_embed_dim, 2048",
+        "share_decoder_input_output_embed means nothing for a classifier: it has one embedding",
     ]
