@@ -63,7 +63,8 @@ class Use:
 
     def __init__(self, symbols: Sequence[str], num_experts: int) -> None:
         self.symbols = symbols
-        self.weight = torch.zeros(len(symbols), num_experts)
+        # In float32 the sum of a frequent word would no longer grow beyond 2 ** 24.
+        self.weight = torch.zeros(len(symbols), num_experts, dtype=torch.double)
         self.seen = torch.zeros(len(symbols), dtype=torch.long)
         self.load = torch.zeros(num_experts, dtype=torch.long)
 
@@ -74,7 +75,7 @@ class Use:
     def add(self, tokens: Tensor, indices: Tensor, weights: Tensor) -> None:
         """Add a step: tokens `(num_tokens,)`, their experts and weights `(num_tokens, top_k)`."""
         rows = tokens.unsqueeze(1).expand_as(indices)
-        self.weight.index_put_((rows, indices), weights.float(), accumulate=True)
+        self.weight.index_put_((rows, indices), weights.double(), accumulate=True)
         self.load += indices.flatten().bincount(minlength=len(self.load))
 
     def often(self) -> Tensor:
@@ -88,7 +89,7 @@ class Use:
         log p(w, e) / (p(w) p(e)), where p(w, e) is the share of all weight that goes from w to e;
         -inf where there is none.
         """
-        joint = self.weight.double() / self.weight.double().sum().clamp(min=1e-30)
+        joint = self.weight / self.weight.sum().clamp(min=1e-30)
         even = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
         return torch.where(joint > 0, (joint / even).log(), -torch.inf)
 

@@ -48,6 +48,13 @@ def test_words_of_an_expert(use: Use) -> None:
     assert use.loads() == [0.5, 0.5, 0.0]
 
 
+def test_a_frequent_word_is_counted_on(use: Use) -> None:
+    """Beyond 2 ** 24, where adding 1 changes no float32."""
+    use.weight[0, 0] = 2.0**24
+    use.add(torch.tensor([0]), torch.tensor([[0]]), torch.tensor([[1.0]]))
+    assert float(use.weight[0, 0]) == 2**24 + 1
+
+
 def test_picture(use: Use) -> None:
     figure = expert_plots.affinity_figure(use, title="title")
     axes = figure.axes[0]
