@@ -30,8 +30,8 @@ _BAD_DICTIONARY = (
     "Incorrect encoding detected",
 )
 
-# What torch says of a parameter of another shape: its rows and the rest, in checkpoint and model.
-_SIZES = r"torch\.Size\(\[(\d*)(.*?)\]\)"
+# What torch says of a parameter of another shape: all of it but the rows, in checkpoint and model.
+_SIZES = r"torch\.Size\(\[\d*(.*?)\]\)"
 _MISMATCH = re.compile(rf"size mismatch for .+?: .*? {_SIZES} from checkpoint, .*? {_SIZES}")
 
 
@@ -121,7 +121,7 @@ def _only_rows_differ(said: str) -> bool:
     return (
         bool(shapes)
         and "key(s) in state_dict" not in said
-        and all(rest == other_rest for _, rest, _, other_rest in shapes)
+        and all(theirs == ours for theirs, ours in shapes)
     )
 
 
