@@ -1,2 +1,3 @@
 #!/usr/bin/env bash
-exec bash "$(dirname -- "$0")/_common.sh" "${0##*/}" "$@"
+script="$(readlink -f -- "$0")"
+exec bash "${script%/*}/_common.sh" "${script##*/}" "$@"

@@ -1,10 +1,14 @@
 """Which models can be counted: those of this package, and some of fairseq's.
 
 fairseq's other models do much work outside the modules that hooks see (convolutions, shared
-matrices), and a count without that work would look complete.
+matrices), and a count without that work would look complete. A module of a plugin is taken at its
+word: its layers of torch are counted, the rest by its method `macs(inputs, output)` if it has one.
 """
 
 from __future__ import annotations
+
+import logging
+from functools import cache
 
 from fairseq.models.lstm import LSTMModel
 from fairseq.models.transformer import TransformerModel, TransformerModelBase
@@ -16,6 +20,8 @@ from torch import nn
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_classifier import RecurrentClassifier
 from sut_fairseq.modules.recurrent.dnc import DNC
+
+logger = logging.getLogger(__name__)
 
 # These classes themselves, not their subclasses.
 _OF_FAIRSEQ = (
@@ -45,8 +51,13 @@ def not_counted(kind: type[nn.Module]) -> InputError:
     )
 
 
+def counts_itself(module: nn.Module) -> bool:
+    """Whether a module says what it multiplies: `macs(inputs, output)`, of one forward pass."""
+    return callable(getattr(type(module), "macs", None))
+
+
 def check_model(model: nn.Module) -> None:
-    """Refuse a model with parts whose products no hook sees.
+    """Refuse a model with parts whose products no hook sees; warn of those that may have some.
 
     Raises:
         InputError: saying which.
@@ -64,3 +75,18 @@ def check_model(model: nn.Module) -> None:
             raise InputError(
                 "--cross-self-attention is not counted: its self-attention reads the source, too."
             )
+        of_plugin = not type(module).__module__.startswith(("torch.", "fairseq.", "sut_fairseq."))
+        if of_plugin and not counts_itself(module):
+            matrices = [name for name, p in module.named_parameters(recurse=False) if p.dim() > 1]
+            if matrices:
+                _warn(type(module).__name__, ", ".join(matrices))
+
+
+@cache  # once for each class, however many sentences are counted
+def _warn(kind: str, matrices: str) -> None:
+    logger.warning(
+        "MACs leave out the products of `%s` with its own parameters (%s): give it a method "
+        "`macs(inputs, output)`, or use nn.Linear",
+        kind,
+        matrices,
+    )

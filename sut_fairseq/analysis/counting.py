@@ -18,6 +18,7 @@ from ptflops import get_model_complexity_info
 from ptflops.pytorch_ops import MODULES_MAPPING
 from torch import Tensor, nn
 
+from sut_fairseq.analysis.countable import counts_itself
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.attention.compositional import ValueScores
 from sut_fairseq.modules.attention.core import AttentionCore
@@ -100,6 +101,8 @@ class BatchCounter(nn.Module):
             nn.Linear: self._hook(MODULES_MAPPING[nn.Linear]),
             nn.LayerNorm: self._hook(MODULES_MAPPING[nn.LayerNorm]),
         }
+        for kind in {type(module) for module in self.names if counts_itself(module)}:
+            self.hooks[kind] = self._hook(_own_rule)
 
     def run(self) -> int:
         """Count the batch and return its MACs in the paper convention.
@@ -148,7 +151,7 @@ class BatchCounter(nn.Module):
             self._book(name, macs)
             for parent in self._parents(name):
                 # ptflops does not look inside a module that has a hook.
-                if isinstance(parent, _WITH_OTHERS_INSIDE):
+                if isinstance(parent, _WITH_OTHERS_INSIDE) or counts_itself(parent):
                     parent.__flops__ += macs
             if name.endswith((".cross_attention.key", ".cross_attention.value")):
                 stack: Any = self.model.get_submodule(name.split(".block.")[0])
@@ -217,6 +220,11 @@ class BatchCounter(nn.Module):
             projection.__flops__ = before
         self._book(self.names[module], module.__flops__ - already)
         self.by_kind[PRODUCTS] += 2 * batch_size * tgt_len * src_len * embed_dim
+
+
+def _own_rule(module: Any, inputs: Any, output: Any) -> None:
+    """MACs of a module of a plugin, by its own account."""
+    module.__flops__ += module.macs(inputs, output)
 
 
 def _gru(module: Any, inputs: Any, output: Tensor) -> None:

@@ -11,7 +11,6 @@ from torch import nn
 
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.modules.halting.interface import Halting
-from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.stack import Stack, StackOutput
 from sut_fairseq.statistics import HaltingStatistics
 
@@ -22,9 +21,10 @@ def stacks(model: nn.Module) -> dict[str, Stack]:
     return {name.split(".")[0]: module for name, module in modules if isinstance(module, Stack)}
 
 
-def units_with_threshold(model: nn.Module) -> list[StickBreakingHalting]:
+def units_with_threshold(model: nn.Module) -> list[Halting[Any]]:
     """The halting units of a model that stop tokens at `alpha_threshold`."""
-    return [module for module in model.modules() if isinstance(module, StickBreakingHalting)]
+    units = (module for module in model.modules() if isinstance(module, Halting))
+    return [unit for unit in units if unit.alpha_threshold is not None]
 
 
 def threshold_of(model: nn.Module) -> float | None:

@@ -179,13 +179,13 @@ def print_plan(found: dict[str, Any]) -> None:
     other = found["expert_parallelism"]
     if other is not None:
         experts = " or ".join(map(str, other["experts"]))
-        room = f"; a GPU has memory for about {other['experts_for_full_memory']:,}"
+        room = f", and a GPU has memory for about {other['experts_for_full_memory']:,}"
         print(
             f"\nWith its experts on different GPUs, each GPU would send "
             f"{_size(other['sent_by_each_gpu'])} of tokens for an update, and not the "
-            f"{_size(other['gradients_saved'])} of their gradients.\nThat is less from "
-            f"{other['experts_for_less_traffic']:,} experts in each layer on (this model has "
-            f"{experts}){room if memory['fits'] else ''}."
+            f"{_size(other['gradients_saved'])} of their gradients.\nOnly with "
+            f"{other['experts_for_less_traffic']:,} or more experts in each layer would that be "
+            f"less; this model has {experts}{room if memory['fits'] else ''}."
         )
 
 

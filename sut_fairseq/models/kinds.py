@@ -39,8 +39,9 @@ def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) ->
     """Add a kind to an axis, for all models that have its option.
 
     Every builder is called with the options of the model (`config.dropout`, ...) and, but for
-    attenders, with the side that it builds for (`side.name`, "encoder" or "decoder"; `embed_dim`,
-    `source_dim`, `num_steps`, `num_heads`, `head_dim`, `hidden_dim`, `causal`, ...).
+    attenders, with the side that it builds for: `side.name` ("encoder" or "decoder"), `embed_dim`,
+    `source_dim`, `num_steps`, `num_heads`, `head_dim`, `hidden_dim`, `block`, `halting`, `causal`,
+    `pre_norm` (then the stack adds a layer norm after the last step).
 
     Args:
         axis: which one, and what its builder takes and returns:

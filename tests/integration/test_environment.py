@@ -14,7 +14,7 @@ from shlex import quote
 import pytest
 
 # What the scripts use before they have an environment of their own.
-TOOLS = ("bash", "cat", "cksum", "dirname", "grep", "mkdir", "rm", "sed", "sleep")
+TOOLS = ("bash", "cat", "cksum", "dirname", "grep", "mkdir", "readlink", "rm", "sed", "sleep")
 
 
 @pytest.fixture

@@ -74,6 +74,24 @@ def test_help(repository: Path, tmp_path: Path, name: str) -> None:
     assert ("--raw" in result.stdout) == (name in SCRIPTS)
 
 
+def test_a_limit_that_empties_a_set(repository: Path, tmp_path: Path) -> None:
+    """None of the ten lists of this seed is as short as those of the stage `first`."""
+    words = [*script(repository, "listops_dependency"), "--seed", "5", "--limit", "1"]
+    result = run([*words, "--out", "out"], tmp_path)
+    sentence = "None of the training examples belongs to the set `first`: give a greater --limit."
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (
+        2,
+        f"listops_dependency.sh: error: {sentence}",
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_script_behind_a_link(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").symlink_to(repository / "data-prep" / "scan.sh")
+    result = run(["bash", tmp_path / "mine", "--help"], tmp_path)
+    assert result.returncode == 0 and result.stdout.startswith("usage: scan.sh")
+
+
 def test_logical_inference(repository: Path, tmp_path: Path, samples: Path) -> None:
     """With fairseq-preprocess itself, and a second time."""
     words = [*script(repository, "logical_inference"), "--split", "A", "--limit", "20"]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor, nn
 
 from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.complexity import count
 from sut_fairseq.analysis.counting import PRODUCTS
 from sut_fairseq.errors import InputError
+from sut_fairseq.models import _kinds
 from sut_fairseq.models._attenders import ATTENDERS
+from sut_fairseq.models._axis import Kind
+from sut_fairseq.modules.feedforward import FeedForward
 from tests.models import small_model, small_recurrent
 
 
@@ -149,3 +156,44 @@ def test_a_dnc_is_refused() -> None:
     batch = untrained.random_batch(model, task, src_len=3, tgt_len=2)
     with pytest.raises(InputError, match="a DNC is not counted"):
         count(model, [batch])
+
+
+class Matrices(FeedForward):
+    """W h with a matrix that ptflops does not see, and a layer that it does."""
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(torch.rand(embed_dim, embed_dim))
+        self.layer = nn.Linear(embed_dim, embed_dim, bias=False)
+
+    def forward(self, states: Tensor, *others: Any) -> tuple[Tensor, None]:
+        return self.layer(states @ self.matrix), None
+
+
+class CountedMatrices(Matrices):
+    def macs(self, inputs: tuple[Tensor, ...], output: Any) -> int:
+        return len(inputs[0]) * self.matrix.numel()
+
+
+@pytest.mark.parametrize("kind", [Matrices, CountedMatrices])
+def test_a_kind_of_a_plugin_says_what_it_multiplies(
+    kind: type[Matrices], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its layers of torch are counted anyway; a warning names the rest, once."""
+    built = Kind("of a plugin", lambda config, side, activation: kind(side.embed_dim))
+    monkeypatch.setitem(_kinds.FEED_FORWARD.kinds, "matrices", built)
+    model = small_model(feed_forward_kind="matrices")
+    n, m = 5, 7
+    pair = {
+        "src_tokens": torch.full((1, n), 5),
+        "src_lengths": torch.tensor([n]),
+        "prev_output_tokens": torch.full((1, m), 5),
+    }
+    with caplog.at_level(logging.WARNING):
+        counted = [count(model, [pair]).by_kind["feed-forward"] for _ in range(2)]
+    stack = model.encoder.stack
+    one = stack.num_steps * (n + m) * stack.block.feed_forward.matrix.numel()
+    counts_itself = kind is CountedMatrices
+    assert counted == [2 * one if counts_itself else one] * 2
+    warned = [text for text in caplog.messages if "products of `Matrices`" in text]
+    assert len(warned) == (not counts_itself)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,17 +95,20 @@ def test_losses_are_minimized_and_scores_maximized(metric: str, highest: bool) -
     ("name", "model", "size"), [one for one in EVERY if one[2] in ("paper", "long")]
 )
 def test_gpus_share_the_batch_of_an_update(name: str, model: str, size: str) -> None:
-    def batch(gpus: int) -> int:
+    def batches(gpus: int) -> tuple[int, int]:
         given = mapping(trainings(name, model, size, gpus)[-1])
         (each,) = (int(given[one]) for one in ("batch-size", "max-tokens") if one in given)
-        return each * int(given["update-freq"]) * gpus
+        return each, int(given["update-freq"]) * gpus
 
     counts_tokens = size == "long" and name in ("scan", "logical_inference")  # those of `small`
-    assert batch(4) == batch(1) * (4 if counts_tokens else 1)
+    for gpus in (3, 4, 8):
+        expected = math.prod(batches(1)) * (gpus if counts_tokens else 1)
+        each, number = batches(gpus)
+        assert each == math.ceil(expected / number)
 
 
 @pytest.mark.parametrize("size", [size.name for size in choosing.SIZES])
-@pytest.mark.parametrize("gpus", [0, 1, 4])
+@pytest.mark.parametrize("gpus", [0, 1, 3, 4])
 def test_the_experiment_is_the_training_that_is_printed(size: str, gpus: int) -> None:
     """`sut-prepare parallel_text` prints both commands."""
     (row,) = [one for one in choosing.SIZES if one.name == size]

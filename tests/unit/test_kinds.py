@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from sut_fairseq import losses
 from sut_fairseq.analysis.complexity import count
+from sut_fairseq.analysis.depth import check_uses_threshold, set_threshold, threshold_of
 from sut_fairseq.criterions import cross_entropy_with_auxiliary as auxiliary_criterion
 from sut_fairseq.errors import InputError
 from sut_fairseq.models import _attenders, _kinds
@@ -261,6 +262,32 @@ def test_halting(monkeypatch: pytest.MonkeyPatch) -> None:
     for statistics in extra["halting"].values():
         assert float(statistics.depth) == 2 and float(statistics.skipped) == 0.5
         assert float(statistics.expected_depth / statistics.tokens) == 2
+
+
+class Falling(TwoSteps):
+    """A token stops once its steps so far, of four, are the share `alpha_threshold`."""
+
+    num_steps = 4.0
+
+    def __init__(self, alpha_threshold: float) -> None:
+        super().__init__()
+        self.alpha_threshold = alpha_threshold
+
+    def computed(self, state: CountDown, tokens: ActiveTokens, decoding: bool) -> Tensor:
+        assert self.alpha_threshold is not None
+        return 4 - state.left < 4 * self.alpha_threshold
+
+
+def test_halting_with_a_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Kind("falling", lambda config, side: Falling(config.alpha_threshold))
+    monkeypatch.setitem(_kinds.HALTING.kinds, "falling", kind)
+    model = small_model(encoder_halting="falling", decoder_halting="none", alpha_threshold=0.5)
+    check_uses_threshold("--alpha-threshold", model)
+    assert threshold_of(model) == 0.5
+    for threshold, steps in ((0.5, 2), (0.25, 1)):
+        set_threshold(model, threshold)
+        depth = count(model, [batch((6,), (1,))]).halting["encoder"].depth
+        assert float(depth) == steps
 
 
 @pytest.mark.usefixtures("same_help_after")

@@ -39,7 +39,7 @@ class Size:
         pairs: the most training pairs that it suits; None means any number.
         model: architecture and options of the model.
         tokens: per batch, on the longer side.
-        batches: per update; the GPUs share them, or, if it is 1, the tokens of the batch.
+        batches: per update; the GPUs share their tokens.
         passes: through the training text.
         updates: the fewest and the most.
         validations: how often the model is validated and saved.
@@ -61,9 +61,8 @@ class Size:
     def share(self, gpus: int) -> tuple[int, int]:
         """Return the tokens per batch on one GPU, and the batches that it accumulates."""
         gpus = max(1, gpus)
-        if self.batches == 1:
-            return -(-self.tokens // gpus), 1
-        return self.tokens, -(-self.batches // gpus)
+        accumulated = -(-self.batches // gpus)
+        return -(-self.tokens * self.batches // (gpus * accumulated)), accumulated
 
 
 SIZES: tuple[Size, ...] = (

@@ -199,6 +199,11 @@ def prepare(
         parts = cut(make_parts(), args.limit, labels=labels)
         for subset, belongs in subsets.items():
             parts[subset] = [example for example in parts["train"] if belongs(example)]
+            if not parts[subset]:
+                more = "more of them" if args.limit is None else "a greater --limit"
+                raise InputError(
+                    f"None of the training examples belongs to the set `{subset}`: give {more}."
+                )
         with waiting("writing the text"):
             return write_text(folder, parts, columns)
 

@@ -39,6 +39,8 @@ _INVISIBLE = dict.fromkeys(
     ]
 )
 
+_OTHER_SPACE = re.compile(r"[^\S\xa0]+")  # all white space but the no-break space
+
 
 @dataclass(frozen=True)
 class TextSide:
@@ -83,10 +85,11 @@ class TextSide:
         Characters that XML gives a meaning are escaped (`&apos;`), as Moses does; hyphens are not
         split off, so that BLEU with and without compound splitting can be told apart.
         """
-        words = " ".join(raw.split())
         if self.language is None:
-            return words
+            return " ".join(raw.split())
         normalizer, tokenizer, _ = self._moses
+        # Moses has rules of its own for the no-break space, as within numbers.
+        words = _OTHER_SPACE.sub(" ", raw).strip()
         text = normalizer.normalize(words.translate(_INVISIBLE))
         return " ".join(tokenizer.tokenize(text))
 

@@ -25,12 +25,15 @@ class Halting(nn.Module, ABC, Generic[State]):
     must be a probability; a kind without one has `sums` of its own.
 
     Attributes:
+        alpha_threshold: the value at which a token stops, by which users trade accuracy for
+            computation after training; None: the kind has no such value.
         halts: whether tokens can stop before the last step.
         shows_read_out: whether others attend to the read-out of a token (stick-breaking: its
             expected state); False: to its newest state.
         predicts_first_step: whether `start` or the first step already uses the unit's parameters.
     """
 
+    alpha_threshold: float | None = None
     halts: ClassVar[bool] = True
     shows_read_out: ClassVar[bool]
     predicts_first_step: ClassVar[bool] = False

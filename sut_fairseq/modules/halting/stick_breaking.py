@@ -57,6 +57,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         InputError: if `alpha_threshold` is outside (0, 1].
     """
 
+    alpha_threshold: float
     shows_read_out: ClassVar[bool] = True
 
     def __init__(self, embed_dim: int, *, alpha_threshold: float, dropout: float = 0.0) -> None:

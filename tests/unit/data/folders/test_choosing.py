@@ -89,11 +89,11 @@ def test_iwslt() -> None:
 
 def test_wmt14() -> None:
     """4,500,000 pairs of 30 symbols."""
-    for gpus, together, updates in ((1, 32, 52_000), (8, 4, 52_000), (5, 7, 48_000)):
+    for gpus, together, tokens in ((1, 32, 8_192), (8, 4, 8_192), (5, 7, 7_490)):
         assert command(4_500_000, 135_000_000, gpus) == (
             "--arch sut_base\n--lr 7e-4 --lr-scheduler inverse_sqrt --warmup-updates 4000\n"
-            f"--max-update {updates} --max-tokens 8192 --update-freq {together} "
-            "--required-batch-size-multiple 1\n" + kept(updates // 50, gpus)
+            f"--max-update 52000 --max-tokens {tokens} --update-freq {together} "
+            "--required-batch-size-multiple 1\n" + kept(52_000 // 50, gpus)
         )
     assert "--max-update 30000 --max-tokens 2048 " in command(4_500_000, 135_000_000, 0)
 

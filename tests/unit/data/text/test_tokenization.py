@@ -134,6 +134,19 @@ def test_moses_tokens() -> None:
     assert side.detokenize(tokens) == 'It\'s "well-made," Mr. X paid \u00a31,000.5.'
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "tokens"),
+    [
+        ("de", "rund 10\u00a0000\u00a0Euro\u00a0", "rund 10,000 Euro"),
+        ("en", "about 10\u00a0000 \u00a0euros", "about 10.000 euros"),
+        (None, "rund 10\u00a0000 Euro", "rund 10 000 Euro"),
+    ],
+)
+def test_moses_reads_no_break_spaces(language: str | None, text: str, tokens: str) -> None:
+    """Within numbers they stand for what separates thousands; elsewhere they are spaces."""
+    assert TextSide(language).tokenize(text) == tokens
+
+
 @pytest.mark.parametrize(("name", "pairs"), [("val", 1014), ("test_2016_flickr", 1000)])
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_nearly_all_real_sentences_survive(
