@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -77,12 +78,25 @@ def _raises_now() -> bool:
 def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
     """Interrupt again after a finalizer, within which Python drops a `KeyboardInterrupt`."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        main = threading.main_thread().ident
-        again = threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT))
-        again.daemon = True
-        again.start()
+        threading.Thread(target=_interrupt_after_the_hook, daemon=True).start()
     else:
         sys.__unraisablehook__(unraisable)
+
+
+def _interrupt_after_the_hook() -> None:
+    """Interrupt the main thread once it has left the hook, which drops exceptions, too."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def in_hook() -> bool:
+        frame = sys._current_frames().get(main)
+        while frame is not None and frame.f_code is not _interrupt_again.__code__:
+            frame = frame.f_back
+        return frame is not None
+
+    while in_hook():
+        time.sleep(0.001)
+    signal.pthread_kill(main, signal.SIGINT)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

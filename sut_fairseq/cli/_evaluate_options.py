@@ -93,7 +93,8 @@ def make_parser() -> Parser:
         "--macs",
         action="store_true",
         help="also multiply-accumulates per sentence pair under teacher forcing, attention "
-        "products included; runs the model once more on each pair (by part: sut-macs)",
+        "products included (of a classification of a label and its end); runs the model once more "
+        "on each pair (by part: sut-macs)",
     )
     shown.add_argument(
         "--confusion",

@@ -343,7 +343,7 @@ def test_each_set_has_a_door_and_names_itself(
     name: str, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     door = repository / "data-prep" / f"{name}.sh"
-    assert len(door.read_text().splitlines()) == 2
+    assert len(door.read_text().splitlines()) == 3
     for command, shown in ((name, f"sut-prepare {name}"), (door.name, door.name)):
         with pytest.raises(SystemExit) as ending:
             main([command, "--help"])
