@@ -1,8 +1,8 @@
 """Which models can be counted: those of this package, and some of fairseq's.
 
 fairseq's other models do much work outside the modules that hooks see (convolutions, shared
-matrices), and a count without that work would look complete. A module of a plugin is taken at its
-word: its layers of torch are counted, the rest by its method `macs(inputs, output)` if it has one.
+matrices), and a count without that work would look complete. Of a plugin's module, layers that have
+a hook are counted, and what else it multiplies by its own account, `macs(inputs, output)`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ def not_counted(kind: type[nn.Module]) -> InputError:
     """The error for a model with layers that no hook here knows."""
     return InputError(
         f"`{kind.__name__}` has layers that are not counted here; `sut-macs` counts "
-        "the models of this package and fairseq's Transformer and LSTM."
+        "the models of this package and fairseq's Transformer and LSTM, and of a plugin's modules "
+        "what their method `macs(inputs, output)` returns."
     )
 
 
 def counts_itself(module: nn.Module) -> bool:
-    """Whether a module says what it multiplies: `macs(inputs, output)`, of one forward pass."""
+    """Whether a module says what it multiplies in a forward pass: `macs(inputs, output)`.
+
+    Layers inside of it that have a hook (see `counting`) are left out, because they are counted.
+    """
     return callable(getattr(type(module), "macs", None))
 
 
