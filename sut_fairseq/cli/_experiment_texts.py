@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sut_fairseq.experiments.commands import words
 from sut_fairseq.experiments.schema import SUMMARISED, Experiment
-from sut_fairseq.experiments.settings import Choice, compose, stages
+from sut_fairseq.experiments.settings import Choice, compose, described_size, stages
 
 _WIDTH = 100
 _NAME_WIDTH = 20  # of the names before sentences, wider where a section has longer ones
@@ -48,7 +48,8 @@ def describe(experiment: Experiment) -> str:
         },
         "models": experiment.models,
         "sizes": {
-            name: size.about + (f" ({', '.join(size.models)} only)" if size.models else "")
+            name: described_size(experiment, name)
+            + (f" ({', '.join(size.models)} only)" if size.models else "")
             for name, size in experiment.sizes.items()
         },
         "parts (--without)": {name: part.about for name, part in experiment.ablations.items()},

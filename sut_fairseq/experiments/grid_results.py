@@ -17,6 +17,7 @@ from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import markdown_table, run_cells
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.schema import Experiment
+from sut_fairseq.experiments.settings import described_size
 
 COLUMNS = (
     *("row", "column", "size", "updates", "seeds", "each", "mean", "deviation"),
@@ -254,7 +255,7 @@ def _best(cells: Sequence[Cell]) -> set[str]:
 def _legend(table: Table) -> Iterator[str]:
     for name, column in table.grid.columns.items():
         experiment = table.grid.experiment(name)
-        about = experiment.sizes[table.size].about
+        about = described_size(experiment, table.size)
         yield f"- {column.title} (`{experiment.name}`): {column.score}; {about}."
     special: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for line in table.cells:

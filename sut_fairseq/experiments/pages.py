@@ -21,7 +21,7 @@ from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, is_ours, known, read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group
-from sut_fairseq.experiments.schema import MEASURES, Experiment, less_is_better
+from sut_fairseq.experiments.schema import MEASURES, UPDATES, Experiment, less_is_better
 from sut_fairseq.experiments.summaries import Table, tables, write_cells
 
 INDEX = "index.md"
@@ -195,11 +195,17 @@ def _size(experiment: Experiment, record: Record) -> str:
     """Size and length of training, and what the run has of its own."""
     if record.size not in experiment.sizes:
         return record.length
-    about = experiment.sizes[record.size].about.strip()
-    own = [record.own_length] if record.own_length else []
+    size = experiment.sizes[record.size]
+    parts = [size.described(record.trainings)]
+    told = UPDATES in size.lengths_told
+    own = [record.own_length] if record.own_length and not told else []
     if record.options:
         own.append(f"with `{written(record.options)}`")
-    return f"{about}; but {', '.join(own)}" if own else about
+    if own:
+        parts.append(f"but {', '.join(own)}")
+    if told and record.planned_before:
+        parts.append(f"{record.former_plans} (`{record.change_option}`)")
+    return "; ".join(parts)
 
 
 def _short(measure: str) -> str:

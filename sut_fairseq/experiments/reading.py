@@ -13,6 +13,7 @@ from sut_fairseq.experiments.preparing import DEFAULT
 from sut_fairseq.experiments.schema import (
     MEASURES,
     SUMMARISED,
+    UPDATES,
     Ablation,
     Document,
     Evaluation,
@@ -129,6 +130,9 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
     sizes = {name: _inherit(name, sizes, place / "sizes") for name in sizes}
     for name, size in sizes.items():
         _check_stages(place / "sizes" / name / "stages", size.stages or [])
+        for told in size.lengths_told:
+            lengths = [UPDATES, *(stage.name for stage in size.stages or ())]
+            check_choice(f"{place / 'sizes' / name / 'about'}: a name in braces", told, lengths)
     ablations = {
         name: Ablation(about=part.about, models=part.models)
         for document in documents.values()

@@ -111,7 +111,12 @@ class Record:
         """Its length in updates or epochs, and the lengths that were planned before."""
         if not self.planned_before:
             return self.planned
-        return f"{self.planned}, planned for {' and '.join(self.planned_before)} before"
+        return f"{self.planned}, {self.former_plans}"
+
+    @property
+    def former_plans(self) -> str:
+        """The lengths that were planned before, in words; at least one."""
+        return f"planned for {' and '.join(self.planned_before)} before"
 
     @property
     def own_length(self) -> str:

@@ -72,6 +72,12 @@ Rows = dict[str, Settings]
 """Settings by model: a key is one or more names or patterns such as `*_act`."""
 
 
+UPDATES = "updates"
+"""What `about` of a size calls the length of the training that counts, in braces."""
+
+_IN_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stage:
     """A training before the one that counts, from whose parameters the next one starts."""
@@ -85,6 +91,8 @@ class Size:
     """One size of the models and the training.
 
     Attributes:
+        about: for readers. `{updates}` stands for the number of updates of the training that
+            counts, the name of a stage in braces for that of the stage.
         like: another size, whose models, stages and settings this one has unless it gives its own.
     """
 
@@ -94,6 +102,26 @@ class Size:
     settings: Settings = field(default_factory=dict)
     model_settings: Rows = field(default_factory=dict)
     stages: list[Stage] | None = None
+
+    @property
+    def lengths_told(self) -> list[str]:
+        """What `about` has in braces."""
+        return _IN_BRACES.findall(self.about)
+
+    def described(self, trainings: Mapping[str, Settings]) -> str:
+        """`about` with the lengths of these trainings.
+
+        Args:
+            trainings: options of fairseq-train by stage; an empty name is the training that
+                counts.
+        """
+
+        def length(found: re.Match[str]) -> str:
+            name = "" if found[1] == UPDATES else found[1]
+            number = whole(trainings.get(name, {}).get("max-update"))
+            return found[0] if number is None else f"{number:,}"
+
+        return _IN_BRACES.sub(length, self.about.strip())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -129,6 +129,24 @@ def stages(experiment: Experiment, choice: Choice) -> list[Stage | None]:
     return [*(experiment.sizes[choice.size].stages or ()), None]
 
 
+def described_size(experiment: Experiment, name: str) -> str:
+    """What the file says about a size, with the lengths of its trainings (of its first model)."""
+    size = experiment.sizes[name]
+    if not size.lengths_told:
+        return size.about.strip()
+    choice = Choice((size.models or list(experiment.models))[0], name)
+    composed = {
+        stage.name if stage else "": compose(experiment, choice, stage)
+        for stage in stages(experiment, choice)
+    }
+    return size.described(
+        {
+            stage: {option: origin.value for option, origin in options.items()}
+            for stage, options in composed.items()
+        }
+    )
+
+
 def compose(
     experiment: Experiment, choice: Choice, stage: Stage | None = None, gpus: int = 1
 ) -> dict[str, Origin]:

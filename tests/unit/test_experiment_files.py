@@ -23,11 +23,12 @@ from sut_fairseq.experiments.schema import (
     Document,
     Evaluation,
     Published,
+    Settings,
     Size,
     Stage,
     Summary,
 )
-from sut_fairseq.experiments.settings import Choice, compose, stages
+from sut_fairseq.experiments.settings import Choice, compose, described_size, stages
 
 SMALLEST: dict[str, Any] = {
     "shows": "nothing",
@@ -131,18 +132,36 @@ def test_a_size_like_another(tmp_path: Path) -> None:
         options_of(path, "b", "two")
 
 
+def test_a_size_tells_its_lengths(tmp_path: Path) -> None:
+    """Those of the file, or of a run's trainings; a size limited by epochs has none to tell."""
+    stage = {"name": "short", "settings": {"max-update": "= updates // 2"}}
+    told = {"about": "{short}, then {updates} updates", "stages": [stage]}
+    experiment = reading.read(
+        str(write(tmp_path, settings={"max-update": 5000}, sizes={"one": told}))
+    )
+    assert described_size(experiment, "one") == "2,500, then 5,000 updates"
+    size = experiment.sizes["one"]
+    trained: dict[str, Settings] = {"short": {"max-update": "40"}, "": {"max-update": 80}}
+    assert size.described(trained) == "40, then 80 updates"
+    assert size.described({"": {"max-epoch": 3}}) == size.about
+
+
 @pytest.mark.parametrize(
     ("sizes", "sentence"),
     [
         ({"one": {"like": "two"}}, "sizes.one.like` must be one of one, but is two instead"),
         ({"one": {"like": "one"}}, "sizes: a size is like itself: one -> one."),
         (
+            {"one": {"about": "{steps} updates"}},
+            "sizes.one.about: a name in braces` must be one of updates, but is steps instead.",
+        ),
+        (
             {"one": {"like": "two"}, "two": {"like": "one"}},
             "sizes: a size is like itself: one -> two -> one.",
         ),
     ],
 )
-def test_a_size_like_none(sizes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+def test_sizes_that_cannot_be(sizes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         reading.read(str(write(tmp_path, sizes=sizes)))
     assert sentence in str(caught.value)

@@ -29,9 +29,20 @@ def test_a_row_names_options_of_the_users_own(tmp_path: Path) -> None:
     record = replace(records.read_record(path), options={"encoder-layers": "18"})
     records.write_record(path, record)
     pages.write(results.collect([path]), tmp_path / "pages", DRAW_NOTHING)
-    about = reading.read("ctl").sizes["small"].about.strip()
     index = (tmp_path / "pages" / "index.md").read_text()
-    assert f"| {about}; but with `--encoder-layers 18` |" in index
+    assert "5 updates of 256 sources, for 2 CPU cores; but with `--encoder-layers 18` |" in index
+
+
+def test_a_row_tells_the_length_of_the_run(tmp_path: Path) -> None:
+    """As its size says it, or after that where the size does not."""
+    path = as_size(run(tmp_path, "ndr", 1, {"all": 98.5}), "small", updates=None)
+    records.write_record(path, replace(records.read_record(path), planned_before=["800 updates"]))
+    for size, text in (
+        ("small", "5 updates of 256 sources, for 2 CPU cores; planned for 800 updates before (`"),
+        ("paper", "Table 7 of the paper; but 5 updates, planned for 800 updates before (`"),
+    ):
+        pages.write(results.collect([as_size(path, size, updates=None)]), tmp_path, DRAW_NOTHING)
+        assert f"{text}--change-length`) |" in (tmp_path / "index.md").read_text()
 
 
 def verdict(runs: list[Path], **changes: Any) -> Found:
@@ -326,8 +337,7 @@ def test_pages(tmp_path: Path) -> None:
     row = next(line for line in index.splitlines() if "forward, data router" in line)
     assert "| [ctl](ctl.md) |" in row and "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
     assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
-    about = reading.read("ctl").sizes["small"].about.strip()
-    assert f"| {about}; but 5 updates (`--updates`) |" in row
+    assert ", 5 updates of 256 sources, for 2 CPU cores |" in row
     claims = [claim for name in reading.known() for claim in reading.read(name).claims]
     assert index.count("\n| ") == 2 + len(claims)
     assert (
