@@ -13,6 +13,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from sut_fairseq.analysis.drawing import Figure, colors, literal_text
 
@@ -20,6 +21,7 @@ VALID = "valid"
 _COLUMNS = 3  # at most so many panels side by side
 _FEW = 12  # up to so many points of a curve are marked one by one
 _FAINT = 0.15  # opacity of bands
+_FAR = 5  # if the longest curve of a panel has more than so many times the updates of the shortest
 
 
 class Curve(NamedTuple):
@@ -58,12 +60,11 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).flatten()
     for axes, panel in zip(grid, panels):
-        for curve in curves:
-            if curve.panel == panel:
-                _draw_into(axes, curve, color_of[curve.training])
+        shown = [curve for curve in curves if curve.panel == panel]
+        for curve in shown:
+            _draw_into(axes, curve, color_of[curve.training])
         axes.set_title(panel, fontsize="medium")
-        axes.set_xlabel("updates")
-        axes.locator_params(axis="x", nbins=6)
+        _scale_updates(axes, [_length(curve) for curve in shown])
         axes.grid(alpha=0.3)
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
@@ -102,6 +103,23 @@ def _draw_into(axes: Axes, curve: Curve, color: str) -> None:
         lowest = [min(values[update]) for update in updates]
         highest = [max(values[update]) for update in updates]
         axes.fill_between(updates, lowest, highest, color=color, alpha=_FAINT, linewidth=0)
+
+
+def _scale_updates(axes: Axes, lengths: Sequence[int]) -> None:
+    """Show updates in proportion; logarithmically if short curves would have no room."""
+    axes.set_xlabel("updates")
+    if max(lengths) > _FAR * min(lengths) > 0:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.locator_params(axis="x", nbins=6)
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+
+
+def _length(curve: Curve) -> int:
+    """Updates of its last value."""
+    return max(update for points in curve.seeds for update, _ in points)
 
 
 def _end(curve: Curve) -> float:

@@ -193,6 +193,26 @@ def test_seeds_of_a_training_are_one_curve(tmp_path: Path, drawn: list[Figure]) 
     assert named == ["ndr, small", "ndr, long", "lowest to highest seed"]  # as they end
 
 
+@pytest.mark.parametrize(
+    ("lengths", "scale"), [((1000, 5000), "linear"), ((1000, 5001), "log"), ((0, 9), "linear")]
+)
+def test_short_curves_beside_long_ones(
+    lengths: tuple[int, ...], scale: str, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    """Each panel has the scale of updates that shows all of its curves."""
+    curves = [
+        curve_plots.Curve("one", str(length), "valid", [[(length // 2, 1.0), (length, 2.0)]])
+        for length in lengths
+    ]
+    other = curve_plots.Curve("two", "0", "valid", [[(1, 1.0), (2, 2.0)]])
+    names = [*map(str, lengths), "0"]
+    curve_plots.draw([*curves, other], names, "measure", tmp_path / "picture.svg")
+    one, two = drawn[0].axes
+    assert (one.get_xscale(), two.get_xscale()) == (scale, "linear")
+    texts = [text.get_text() for text in one.get_xticklabels()]
+    assert ("5,000" in texts) == (max(lengths) >= 5000)
+
+
 def test_only_finite_numbers_are_numbers(tmp_path: Path, drawn: list[Figure]) -> None:
     groups = ["nan", "7", "inf", "none", "-1e999", "1e1"]
     groups.sort(key=order_of)
