@@ -17,7 +17,12 @@ _UNKNOWN_WORDS = re.compile(r"Unexpected key\(s\)[^\n]*\bwords\.\w+\._extra_stat
 # fairseq's messages.
 _NO_CHECKPOINT = re.compile(r"Model file not found: (.*)")
 _NO_SET = re.compile(r"Dataset not found: (.*) \((.*)\)")
+_BUCKETS = re.compile(r"percentile\(\) got an unexpected keyword argument 'interpolation'")
 _TOO_LONG = re.compile(r"Sentences lengths should not exceed max_tokens=(\d+)")
+
+NO_BUCKETS = (
+    "--num-batch-buckets pads sentences for TPUs, on which these models do not run: leave it out."
+)
 
 
 def show_input_errors_as_sentences() -> None:
@@ -105,6 +110,8 @@ def _input_error(error: BaseException) -> InputError | None:
             f"a sentence has more tokens than the {too_long[1]} that --max-tokens allows in a "
             "batch: give at least as many as the longest sentence has."
         )
+    if isinstance(error, TypeError) and _BUCKETS.match(str(error)):
+        return InputError(NO_BUCKETS)
     if isinstance(error, FloatingPointError):
         return divergence(str(error))
     if missing := _missing(error):

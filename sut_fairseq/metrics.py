@@ -15,10 +15,8 @@ import torch
 import torch.nn.functional as F
 from fairseq.data import Dictionary
 from fairseq.logging import metrics
-from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from sut_fairseq.errors import check
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
 
 _DEPTH = "halting_"
@@ -37,17 +35,6 @@ def halting_sums(halting: Mapping[str, HaltingStatistics]) -> dict[str, Tensor]:
 def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     """Logging-output entries for the expert load of each routed module, `(num_experts,)` each."""
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
-
-
-def check_target_padding(task: FairseqTask) -> None:
-    """Refuse a task whose targets are padded at their start: outputs are compared by column.
-
-    Raises:
-        InputError: naming the option.
-    """
-    padded = bool(getattr(task.cfg, "left_pad_target", False))
-    allowed = "False: labels and exact match are read from the first column of targets on"
-    check(not padded, "--left-pad-target", allowed, padded)
 
 
 def found_by_greedy_search(

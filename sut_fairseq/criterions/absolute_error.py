@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -11,6 +12,7 @@ from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics as fairseq_metrics
 from fairseq.tasks import FairseqTask
+from omegaconf import II
 from torch import Tensor
 
 from sut_fairseq._process import prepare_process
@@ -18,12 +20,20 @@ from sut_fairseq.criterions.over_workers import counted
 from sut_fairseq.errors import InputError
 
 
-@register_criterion("absolute_error", dataclass=FairseqDataclass)
+@dataclass
+class AbsoluteErrorCriterionConfig(FairseqDataclass):
+    """Options of the criterion."""
+
+    sentence_avg: bool = II("optimization.sentence_avg")
+
+
+@register_criterion("absolute_error", dataclass=AbsoluteErrorCriterionConfig)
 class AbsoluteErrorCriterion(FairseqCriterion):
     """loss = mean of |prediction - target| (L1).
 
     For any model that returns `(predictions, extra)` with predictions of the target's shape. The
-    sample size is the number of targets, and so is fairseq's count of tokens.
+    sample size is the number of targets, and so is fairseq's count of tokens. With
+    `--sentence-avg` it is the number of samples: gradients are larger, the logged loss is the same.
     """
 
     # Read by `_workers`, which marks batches that do not count: every sum here leaves them out.
@@ -31,9 +41,13 @@ class AbsoluteErrorCriterion(FairseqCriterion):
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
-        """Build the criterion; it has no options."""
+        """Build the criterion."""
         prepare_process()
-        return cls(task)
+        return cls(task, cfg.sentence_avg)
+
+    def __init__(self, task: FairseqTask, sentence_avg: bool = False) -> None:
+        super().__init__(task)
+        self.sentence_avg = sentence_avg
 
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True
@@ -41,7 +55,7 @@ class AbsoluteErrorCriterion(FairseqCriterion):
         """Compute the loss of a batch.
 
         Returns:
-            the loss to minimise, a sum; the number of targets; and sums to log.
+            the loss to minimise, a sum; its denominator; and sums to log.
 
         Raises:
             InputError: for predictions of another shape.
@@ -54,15 +68,20 @@ class AbsoluteErrorCriterion(FairseqCriterion):
                 f"{tuple(target.shape)} here, but got {tuple(predictions.shape)}."
             )
         loss = F.l1_loss(predictions.float(), target.float(), reduction="sum")
-        size = target.numel()
-        log = {"loss": loss.data, "ntokens": size, "nsentences": len(target), "sample_size": size}
+        size = len(target) if self.sentence_avg else target.numel()
+        log = {
+            "loss": loss.data,
+            "ntokens": target.numel(),
+            "nsentences": len(target),
+            "sample_size": size,
+        }
         return counted(sample, loss, size, log)
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Log the mean absolute error as `loss`."""
         total = sum(log["loss"] for log in logging_outputs)
-        size = sum(log["sample_size"] for log in logging_outputs)
+        size = sum(log["ntokens"] for log in logging_outputs)
         fairseq_metrics.log_scalar("loss", total / size, size, round=4)
 
     @staticmethod

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sut_fairseq import metrics
 from sut_fairseq._allocator import keep_freed_memory
-from sut_fairseq._process import prepare_process
+from sut_fairseq._process import check_target_padding, prepare_process
 from sut_fairseq._tensorboard import warn_of_tensorboard_once
 from sut_fairseq._workers import IGNORED
 from sut_fairseq.criterions.cuda_graphs import Record
@@ -158,7 +158,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             InputError: if the task pads targets at their start.
         """
         prepare_process()
-        metrics.check_target_padding(task)
+        check_target_padding(task)
         warn_of_tensorboard_once()
         return cls(
             task,

@@ -7,6 +7,9 @@ from typing import Any, Literal
 from fairseq import utils
 from fairseq.tasks import FairseqTask
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
+from fairseq.tasks.translation_lev import TranslationLevenshteinTask
 from torch import nn
 
 from sut_fairseq.errors import InputError, check, check_choice
@@ -31,15 +34,20 @@ Name = Literal["encoder", "decoder"]
 
 
 def check_translates(task: FairseqTask) -> None:
-    """Refuse a task whose models have no encoder.
+    """Refuse a task whose models are no encoder-decoders that predict one token after another.
 
     Raises:
-        InputError: for language modelling.
+        InputError: for language modelling, masked language modelling, and editing.
     """
-    if isinstance(task, LanguageModelingTask):
+    if isinstance(task, (LanguageModelingTask, MultilingualLanguageModelingTask)):
         raise InputError(
             "--task language_modeling needs a language model: take --arch ut_lm or another "
             "universal_transformer_lm, or a task with sources, such as translation."
+        )
+    if isinstance(task, (MaskedLMTask, TranslationLevenshteinTask)):
+        raise InputError(
+            "this model predicts one target token after another: take a task that does, such as "
+            f"translation, not {type(task).__name__}."
         )
 
 

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any, TypeVar, get_args
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
 from sut_fairseq._excepthook import is_command
@@ -69,7 +72,8 @@ def _check_type(name: str, types: set[Any], value: object) -> None:
 def _refuse_misspelt(options: Iterable[str]) -> None:
     """Refuse an override whose name is nearly that of a model's option: fairseq ignores it.
 
-    An override may also be for the task, another model of an ensemble, or fairseq itself.
+    An override may also be for the task, another model of an ensemble, or fairseq itself. Any name
+    that none of these has is warned of, since fairseq's oldest models list their options nowhere.
     """
     if not is_command():
         return
@@ -80,14 +84,30 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
     except (SyntaxError, ValueError):  # fairseq says so
         return
     ours = [*options]
-    groups = [*vars(FairseqConfig()).values(), *TASK_DATACLASS_REGISTRY.values()]
-    others = {option.name for group in groups if is_dataclass(group) for option in fields(group)}
+    parts = (registry["dataclass_registry"].values() for registry in REGISTRIES.values())
+    of_command = [
+        *vars(FairseqConfig()).values(),
+        *TASK_DATACLASS_REGISTRY.values(),
+        *chain(*parts),
+    ]
+    others = _options_of(of_command)
     for name in map(str, given):
+        if name in ours or name in others:
+            continue
         near = get_close_matches(name, ours, n=1, cutoff=_NEAR)
-        if near and name not in ours and name not in others:
+        near = near or [option for option in ours if name in option.split("_")]
+        if near:
+            meant = " or ".join(f"`{option}`" for option in near)
             raise InputError(
-                f"--model-overrides: there is no option `{name}` (did you mean `{near[0]}`?)."
+                f"--model-overrides: there is no option `{name}` (did you mean {meant}?)."
             )
+        if name not in _options_of(MODEL_DATACLASS_REGISTRY.values()):
+            logger.warning("--model-overrides: no option is called `%s`, so it has no effect", name)
+
+
+def _options_of(groups: Iterable[Any]) -> set[str]:
+    """Names of the options in these groups, of which some are no dataclasses."""
+    return {option.name for group in groups if is_dataclass(group) for option in fields(group)}
 
 
 def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from argparse import Namespace
 from collections.abc import Callable
 from functools import cache, partial
@@ -10,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
     ARCH_MODEL_NAME_REGISTRY,
@@ -24,8 +26,6 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models import universal_transformer  # noqa: F401
 
 logger = logging.getLogger(__name__)
-
-_PLAIN_CRITERIONS = ("cross_entropy", "label_smoothed_cross_entropy")
 
 Check = Callable[[Namespace], None]
 _CHECKS: dict[str, Check] = {}  # by model
@@ -206,7 +206,12 @@ def _settle_precision(arguments: Namespace) -> None:
                 "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
                 "--autocast bfloat16 instead."
             )
-    if "bf16" in given and find_spec("torch_xla") is None:
+    if getattr(arguments, "tpu", False) and find_spec("torch_xla") is None:
+        if "bf16" not in given or "--tpu" in sys.argv[1:]:
+            raise InputError(
+                "--tpu needs torch_xla, which is not installed: leave it out to train on a GPU or "
+                "a CPU."
+            )
         arguments.tpu = False
 
 
@@ -218,12 +223,24 @@ def _warn_of_plain_criterion(arguments: Namespace) -> None:
     if not is_training():
         return
     criterion = getattr(arguments, "criterion", None)
+    kind = CRITERION_REGISTRY.get(criterion)
+    plain = kind is not None and kind.__module__.startswith("fairseq.")
     experts = (getattr(arguments, name, None) for name in ("attention_experts", "ffn_experts"))
-    if criterion in _PLAIN_CRITERIONS and any(number and number > 1 for number in experts):
+    if plain and any(number and number > 1 for number in experts):
         _warn_once(
             f"--criterion {criterion} has no auxiliary losses, so nothing keeps the experts in "
             "use, and it logs neither their load nor depths: give --criterion "
             "cross_entropy_with_auxiliary with --mutual-information-weight 0.001, say."
+        )
+
+
+def _check_criterion(arguments: Namespace) -> None:
+    """Refuse a criterion that trains attention weights: the model's read-outs have no one look."""
+    criterion = getattr(arguments, "criterion", None)
+    if criterion == "label_smoothed_cross_entropy_with_alignment":
+        raise InputError(
+            f"--criterion {criterion} trains attention weights, which this model does not report "
+            "in training: take another criterion, or a recurrent_translation model."
         )
 
 
@@ -275,4 +292,4 @@ def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
 
 
 for _name, _options in ARCHITECTURES.items():
-    register_architecture("universal_transformer", _name, _options)
+    register_architecture("universal_transformer", _name, _options, _check_criterion)

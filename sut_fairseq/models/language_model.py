@@ -11,7 +11,9 @@ from typing import Any, Optional
 import numpy
 from fairseq.data import token_block_dataset
 from fairseq.models import FairseqLanguageModel, register_model
-from fairseq.tasks import FairseqTask
+from fairseq.tasks import TASK_REGISTRY, FairseqTask
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.multilingual_language_modeling import MultilingualLanguageModelingTask
 from omegaconf import II
 from torch import Tensor, nn
 
@@ -136,11 +138,13 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
 
 
 def _check_task(arguments: Namespace) -> None:
-    """Refuse the command line of a task without `--tokens-per-sample`, the length of a text."""
-    if hasattr(arguments, "task") and not hasattr(arguments, "tokens_per_sample"):
+    """Refuse the command line of a task that models no language from left to right."""
+    task = getattr(arguments, "task", None)
+    kind = TASK_REGISTRY.get(task, LanguageModelingTask)
+    if not issubclass(kind, (LanguageModelingTask, MultilingualLanguageModelingTask)):
         raise InputError(
             f"--arch {arguments.arch} is a language model: it needs --task language_modeling, not "
-            f"{arguments.task}."
+            f"{task}."
         )
 
 

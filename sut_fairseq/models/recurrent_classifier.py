@@ -2,7 +2,8 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-from dataclasses import dataclass, field
+import logging
+from dataclasses import dataclass, field, fields
 from typing import Any, Optional, Union
 
 from fairseq.data import Dictionary
@@ -22,6 +23,8 @@ from sut_fairseq.modules.recurrent.dnc import DNC
 from sut_fairseq.modules.recurrent.lstm import LSTM
 from sut_fairseq.modules.recurrent.memory import ExternalMemory
 from sut_fairseq.modules.words import Words
+
+logger = logging.getLogger(__name__)
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -147,6 +150,9 @@ class RecurrentClassifier(Classifier):
 
 
 def _build_lstm(cfg: RecurrentClassifierConfig) -> LSTM:
+    for option in fields(cfg):
+        if "dnc_" in option.name and getattr(cfg, option.name) != option.default:
+            logger.warning("%s means nothing with --recurrent-kind lstm", option.name)
     return LSTM(
         cfg.encoder_embed_dim,
         cfg.encoder_hidden_size,

@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel, register_model
 from fairseq.tasks import FairseqTask
 
-from sut_fairseq._process import prepare_process
+from sut_fairseq._process import check_target_padding, prepare_process
 from sut_fairseq.errors import check_choice
 from sut_fairseq.models._assembly import check_translates
 from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
@@ -80,10 +80,11 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
         """Build the model that the options describe.
 
         Raises:
-            InputError: if an option has a value that is not allowed.
+            InputError: if an option has a value that is not allowed, or for a task of another kind.
         """
         prepare_process()
         check_translates(task)
+        check_target_padding(task, "the decoder reads targets from their first column on")
         cfg = complete(RecurrentTranslationConfig, cfg)
         target_dim = cfg.decoder_embed_dim
         if target_dim is None:

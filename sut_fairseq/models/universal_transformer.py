@@ -160,7 +160,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
             observers: the one named "decoder" is shown what the stack computes.
 
         Returns:
-            scores `(batch, new_len, vocabulary)` and a dict: `attn`, `[None]`, or if it
+            scores `(batch, new_len, vocabulary)` and a dict: `attn`, None, or if it
             `reports_attention` `[(batch, new_len, src_len)]`, of the last step that counts in each
             token's read-out, averaged over heads and experts; `routing` and `halting`, the
             statistics of encoder and decoder by name.
@@ -184,7 +184,7 @@ class UniversalTransformerDecoder(FairseqIncrementalDecoder):
         output = self.stack(states, padding_mask, memory, cache, observer=observer)
         statistics = statistics_of("decoder", output)
         return self.output_layer(output.states), {
-            "attn": [None if attention is None else attention.weights],
+            "attn": None if attention is None else [attention.weights],
             **{
                 kind: {**(encoder_out or {}).get(kind, {}), **own}
                 for kind, own in statistics.items()

@@ -52,6 +52,7 @@ class ClassificationAsTranslationTask(LabelTask):
             hook.remove()
         # The criterion's forward pass includes the step that predicts a label, so reuse it.
         scores = self._of_first_word(model, outputs[-1]) if outputs else self.scores(model, sample)
+        scores = scores[: len(sample["target"])]  # R-Drop computes a batch twice in one pass
         predicted = scores.argmax(dim=1)
         right = self.labels.to(predicted.device)[predicted] == sample["target"][:, 0]
         log |= metrics.accuracy_sums(right, sample.get("group"), len(self.groups))

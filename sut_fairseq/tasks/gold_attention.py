@@ -15,7 +15,7 @@ from fairseq.utils import split_paths
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
-from sut_fairseq._process import prepare_process
+from sut_fairseq._process import check_target_padding, prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.metrics import GreedyOutcome
 from sut_fairseq.modules.trained_words import keep_words
@@ -49,7 +49,7 @@ class GoldAttentionTask(TranslationTask):
     def __init__(self, cfg: GoldAttentionConfig, src_dict: Any, tgt_dict: Any) -> None:
         prepare_process()
         super().__init__(cfg, src_dict, tgt_dict)
-        metrics.check_target_padding(self)
+        check_target_padding(self)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the model, and have it report its attention if it can.

@@ -8,18 +8,24 @@ from typing import Any, Optional
 
 import torch
 from fairseq.data import BaseWrapperDataset, Dictionary, FairseqDataset, LanguagePairDataset
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.utils import split_paths
 from omegaconf import II
 from torch import Tensor, nn
 
 from sut_fairseq import metrics
-from sut_fairseq._process import prepare_process, refuse_buckets
+from sut_fairseq._process import check_target_padding, prepare_process, refuse_buckets
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.columns import order_of, read_column
 
+# Options that would change what fairseq's search finds, or what it says of it.
+_OF_SEARCH = (
+    *("sampling", "sampling_topk", "sampling_topp", "temperature", "lm_path", "print_alignment"),
+    *("diverse_beam_groups", "diversity_rate", "match_source_len", "min_len"),
+)
 # Logged by criterions of fairseq, which compute `accuracy` from them.
 _ACCURACY_OF_SYMBOLS = {"n_correct", "total"}
 
@@ -53,7 +59,7 @@ class LabelTask(TranslationTask):
         prepare_process()
         refuse_buckets(cfg)
         super().__init__(cfg, src_dict, tgt_dict)
-        metrics.check_target_padding(self)
+        check_target_padding(self)
         if src_dict == tgt_dict:
             raise InputError(
                 "classification needs a dictionary of the labels alone, but source and target "
@@ -142,11 +148,18 @@ class LabelTask(TranslationTask):
         """The generator of fairseq-generate: it returns all labels, the most probable first.
 
         Raises:
-            InputError: if `args` ask for alignments.
+            InputError: for options of a search that labels do not have.
         """
-        if getattr(args, "print_alignment", None):
+        usual = GenerationConfig()
+        given = [
+            f"--{name.replace('_', '-')}"
+            for name in _OF_SEARCH
+            if getattr(args, name, getattr(usual, name)) != getattr(usual, name)
+        ]
+        if given:
             raise InputError(
-                "classification aligns no label with the source: leave --print-alignment out."
+                "classification ranks all labels, without a search: leave "
+                f"{' and '.join(given)} out."
             )
         return LabelSearch(self, score_reference=getattr(args, "score_reference", False))
 

@@ -63,7 +63,7 @@ def compare_alone_and_in_batches(model: Any) -> tuple[dict[str, Any], list[dict[
             inputs["prev_output_tokens"][row : row + 1, :target_length],
         )
         torch.testing.assert_close(alone[0], together[row, :target_length], rtol=1e-10, atol=1e-10)
-        if own["attn"][0] is not None:
+        if own["attn"] is not None:
             weights = extra["attn"][0][row, :target_length]
             torch.testing.assert_close(own["attn"][0][0], weights[:, -source_length:])
             assert not weights[:, :-source_length].any()

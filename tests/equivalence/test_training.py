@@ -202,8 +202,8 @@ def test_autocast_keeps_positions_exact(kind: Any, device: str) -> None:
     real = ~padding(inputs["prev_output_tokens"])
     both = [scores[real].float().flatten(), exact[real].flatten()]
     assert torch.corrcoef(torch.stack(both))[0, 1] > 0.9
-    for weights in extra["attn"]:
-        assert weights is None or weights.dtype == torch.float32
+    for weights in extra["attn"] or ():
+        assert weights.dtype == torch.float32
     scores.float().square().sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name

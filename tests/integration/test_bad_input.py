@@ -87,6 +87,16 @@ def slow(*values: object) -> Any:
             "column of targets on, but is True instead.",
         ),
         (
+            "--arch location --criterion cross_entropy --left-pad-target",
+            "`--left-pad-target` must be False: the decoder reads targets from their first column "
+            "on, but is True instead.",
+        ),
+        (
+            "--task translation_lev",
+            "this model predicts one target token after another: take a task that does, such as "
+            "translation, not TranslationLevenshteinTask.",
+        ),
+        (
             "--num-batch-buckets 3",
             "--num-batch-buckets pads sentences for TPUs, on which these models do not run: leave "
             "it out.",
@@ -158,6 +168,11 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
         (
             {"threshold": 0.5},
             "--model-overrides: there is no option `threshold` (did you mean `alpha_threshold`?).",
+        ),
+        (
+            {"layers": 2},
+            "--model-overrides: there is no option `layers` (did you mean `encoder_layers` or "
+            "`decoder_layers`?).",
         ),
         (
             {"encoder_normalize_before": "False"},

@@ -165,6 +165,18 @@ def test_accuracy_is_that_of_labels(criterion: str, data: Path, tmp_path: Path) 
     assert "valid_n_correct" not in last
 
 
+def test_r_drop(data: Path, tmp_path: Path) -> None:
+    """The criterion computes each batch twice in one pass, in validation too."""
+    rdrop = words("--criterion label_smoothed_cross_entropy_with_rdrop --rdrop-alpha 1")
+    plain = words("--criterion label_smoothed_cross_entropy")
+    options = (*TINY, *TASK, *words("--lr 0 --dropout 0"))
+    accuracy = [
+        train(data, tmp_path / name, *options, *criterion).logged("valid")[-1]["valid_accuracy"]
+        for name, criterion in (("rdrop", rdrop), ("plain", plain))
+    ]
+    assert accuracy[0] == accuracy[1]
+
+
 @pytest.mark.parametrize(
     ("side", "sentence"),
     [

@@ -216,6 +216,11 @@ def test_the_reference_is_scored(learnt: tuple[Path, Finished], data: Path) -> N
     ("command", "options", "sentence"),
     [
         ("fairseq-generate", "--print-alignment", "leave --print-alignment out."),
+        (
+            "fairseq-generate",
+            "--sampling --beam 1 --temperature 2 --min-len 3",
+            "ranks all labels, without a search: leave --sampling and --temperature and --min-len",
+        ),
         ("fairseq-generate", "--prefix-size 1", "leave --prefix-size and --constraints out."),
         ("fairseq-interactive", "--score-reference", "--score-reference needs sentences with"),
     ],

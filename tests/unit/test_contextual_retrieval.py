@@ -228,7 +228,12 @@ def test_mean_absolute_error() -> None:
     assert float(loss) == 4.0 and size == log["ntokens"] == 4 and log["nsentences"] == 2
     with pytest.raises(InputError, match=r"for each target, \(2, 2\) here, but got \(2,\)"):
         criterion(lambda objects: (objects[:, 0], {}), {**sample, "target": target})
-    logs = [{"loss": torch.tensor(float(size)), "sample_size": size} for size in (4, 1)]
+    averaged = AbsoluteErrorCriterion(task_of(), sentence_avg=True)
+    again, size, log = averaged(lambda objects: (objects, {}), {**sample, "target": target})
+    assert again == loss and size == log["sample_size"] == 2 and log["ntokens"] == 4
+    logs = [
+        {"loss": torch.tensor(float(size)), "ntokens": size, "sample_size": 1} for size in (4, 1)
+    ]
     with fairseq_metrics.aggregate(new_root=True) as logged:
         AbsoluteErrorCriterion.reduce_metrics(logs)
     assert float(logged.get_smoothed_values()["loss"]) == 1  # of all targets, not of batches

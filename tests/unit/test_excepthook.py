@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from fairseq.checkpoint_utils import load_model_ensemble_and_task
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.data.data_utils import batch_by_size, infer_language_pair
+from fairseq.data.data_utils import batch_by_size, get_buckets, infer_language_pair
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask, load_langpair_dataset
@@ -69,6 +69,8 @@ def ask_for(path: Path, what: str) -> None:
         )
     elif what == "batch":
         batch_by_size(np.arange(2), lambda number: 0, np.array([3, 9]), max_tokens=5)
+    elif what == "buckets":
+        get_buckets([3, 9], 2)
     else:
         TranslationTask.setup_task(SimpleNamespace(data=str(path), source_lang=None))
 
@@ -83,6 +85,7 @@ def ask_for(path: Path, what: str) -> None:
             "batch",
             "error: a sentence has more tokens than the 5 that --max-tokens allows in",
         ),
+        ("buckets", "error: --num-batch-buckets pads sentences for TPUs, on which these models"),
         ("pair", "error: the data folder has no set of a language pair: name the folder that "),
     ],
 )

@@ -22,8 +22,13 @@ def test_an_architecture_of_a_plugin_keeps_the_check(monkeypatch: pytest.MonkeyP
     register_architecture(MODEL, "own_lm", {"decoder_layers": 3})
     try:
         for name in ("own_lm", MODEL):
-            with pytest.raises(InputError, match="translation"):
-                ARCH_CONFIG_REGISTRY[name](Namespace(arch=name, task="translation"))
+            for task in ("translation", "masked_lm", "denoising"):
+                with pytest.raises(InputError, match=f"--task language_modeling, not {task}"):
+                    ARCH_CONFIG_REGISTRY[name](
+                        Namespace(arch=name, task=task, tokens_per_sample=16)
+                    )
+            for task in ("language_modeling", "multilingual_language_modeling"):
+                ARCH_CONFIG_REGISTRY[name](Namespace(arch=name, task=task))
     finally:
         for registry in (ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, ARCH_MODEL_REGISTRY):
             registry.pop("own_lm")

@@ -55,16 +55,23 @@ def test_texts_that_fairseq_would_run() -> None:
         ("num_retrievals", ""),  # an option of a task of ours
         ("max_target_durations", ""),  # of a task of fairseq's
         ("beam", ""),
-        ("anything_else", ""),
+        ("label_smoothing", ""),  # of a criterion
+        ("codebook_negatives", ""),  # of other models, in an ensemble
+        ("halting", "encoder_halting` or `decoder_halting` or `halting_"),
+        ("anything_else", "unknown"),
     ],
 )
 def test_misspelt_options_in_commands_of_fairseq(
-    name: str, near: str, monkeypatch: pytest.MonkeyPatch
+    name: str, near: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Names that are close to an option's are refused; other unknown ones are warned of."""
     line = ["--path", "x", f"--model-overrides={{'{name}': 1}}", "--beam", "3"]
     monkeypatch.setattr(sys, "argv", ["own_program.py", *line])
     complete(UniversalTransformerConfig, Namespace())
     monkeypatch.setattr(sys, "argv", ["/bin/fairseq-generate", *line])
-    sentence = f"no option `{name}` .did you mean `{near}`"
-    with pytest.raises(InputError, match=sentence) if near else nullcontext():
+    sentence = f"no option `{name}` .did you mean `{near}"
+    refused = near not in ("", "unknown")
+    with pytest.raises(InputError, match=sentence) if refused else nullcontext():
         complete(UniversalTransformerConfig, Namespace())
+    warned = [f"--model-overrides: no option is called `{name}`, so it has no effect"]
+    assert [one.getMessage() for one in caplog.records] == (warned if near == "unknown" else [])

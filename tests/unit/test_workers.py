@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,18 +208,49 @@ def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -
     ]
 
 
+@pytest.mark.parametrize(
+    "theirs", ["cross_entropy", "label_smoothed_cross_entropy_with_rdrop", "adaptive_loss"]
+)
 def test_experts_without_auxiliary_losses_are_warned_of(
-    caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch
+    theirs: str, caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch
 ) -> None:
     _warn_once.cache_clear()
     for program, criterion, arch in (
-        ("sut-macs", "cross_entropy", "sut_tiny"),
+        ("sut-macs", theirs, "sut_tiny"),
         ("fairseq-train", "cross_entropy_with_auxiliary", "sut_tiny"),
-        ("fairseq-train", "cross_entropy", "ut_tiny"),
-        ("fairseq-train", "cross_entropy", "sut_tiny"),
+        ("fairseq-train", "of_a_plugin_that_is_not_there", "sut_tiny"),
+        ("fairseq-train", theirs, "ut_tiny"),
+        ("fairseq-train", theirs, "sut_tiny"),
     ):
         assert not caplog.records
         environment.setattr(_workers.sys, "argv", [program])
         ARCH_CONFIG_REGISTRY[arch](Namespace(criterion=criterion, cpu=True))
     (record,) = caplog.records
-    assert record.getMessage().startswith("--criterion cross_entropy has no auxiliary losses")
+    assert record.getMessage().startswith(f"--criterion {theirs} has no auxiliary losses")
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "refused"),
+    [
+        ("--bf16", {"bf16": True, "tpu": True}, False),
+        ("--bf16 --tpu", {"bf16": True, "tpu": True}, True),
+        ("--tpu", {"tpu": True}, True),
+    ],
+)
+def test_a_tpu_without_torch_xla(
+    words: str, options: dict[str, bool], refused: bool, environment: pytest.MonkeyPatch
+) -> None:
+    """In fairseq's parser --bf16 alone implies --tpu."""
+    environment.setattr(_workers.sys, "argv", ["fairseq-train", *words.split()])
+    arguments = Namespace(cpu=True, **options)
+    expected = pytest.raises(InputError, match="--tpu needs torch_xla, which is not installed")
+    with expected if refused else nullcontext():
+        _settle_precision(arguments)
+    assert arguments.tpu == refused
+
+
+def test_a_criterion_that_trains_attention() -> None:
+    name = "label_smoothed_cross_entropy_with_alignment"
+    with pytest.raises(InputError, match=f"--criterion {name} trains attention weights, which"):
+        ARCH_CONFIG_REGISTRY["sut_tiny"](Namespace(criterion=name, cpu=True))
+    ARCH_CONFIG_REGISTRY["location"](Namespace(criterion=name, cpu=True))
