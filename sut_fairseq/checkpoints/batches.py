@@ -4,6 +4,9 @@ fairseq groups sentences into batches once, at random, and shuffles these groups
 epoch. The grouping is seeded by the epoch in which the process started, so a process that starts
 later makes other groups. Here the place in the data that a checkpoint holds also records the epoch
 that the groups were made for.
+
+Whether groups are shuffled is decided in the first epoch of a process, and never again: with
+`--curriculum` fairseq shuffles them only after an interruption. Here every epoch is as asked for.
 """
 
 from __future__ import annotations
@@ -36,6 +39,19 @@ def keep_batches(trainer: Any, iterator: Any, state: Mapping[str, Any] | None) -
             del reused[cached[0]]
             iterator = trainer.get_train_iterator(epoch, load_dataset=False)
             iterator.load_state_dict(state)
+    _shuffle_as_asked(iterator)
     fairseqs = iterator.state_dict
     iterator.state_dict = lambda: {**fairseqs(), MADE_FOR: epoch}
     return iterator
+
+
+def _shuffle_as_asked(iterator: Any) -> None:
+    make = iterator._get_iterator_for_epoch
+
+    def made(epoch: int, shuffle: bool, **options: Any) -> Any:
+        sampler = getattr(iterator, "epoch_batch_sampler", None)  # none before the first epoch
+        if sampler is not None:
+            sampler.shuffle = shuffle
+        return make(epoch, shuffle, **options)
+
+    iterator._get_iterator_for_epoch = made

@@ -2,11 +2,13 @@
 
 At the end of an epoch, fairseq saves before it passes the validation loss to the schedule, and does
 not pass it on after loading. Nor does it save for how many epochs `reduce_lr_on_plateau` has waited
-for a lower loss.
+for a lower loss. And it looks whether the rate is below `--stop-min-lr` before each epoch, so also
+when it resumes within one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,3 +36,20 @@ def keep_learning_rate(trainer: Any, extra_state: Mapping[str, Any] | None) -> N
         place, loss = extra_state["train_iterator"], extra_state.get("val_loss")
         if place.get("iterations_in_epoch") == 0 and loss is not None:
             trainer.lr_step(place["epoch"] - 1, loss)
+
+
+def end_the_epoch(trainer: Any, extra_state: Mapping[str, Any]) -> None:
+    """Let a training that was interrupted within an epoch end it, whatever the rate is by now.
+
+    Args:
+        trainer: fairseq's; its command asks for the rate next, to compare it with `--stop-min-lr`.
+        extra_state: what was restored besides parameters and optimizer.
+    """
+    if extra_state["train_iterator"].get("iterations_in_epoch") == 0:
+        return
+
+    def first_answer() -> float:
+        del trainer.get_lr  # the method of the class from now on
+        return math.inf
+
+    trainer.get_lr = first_answer

@@ -9,20 +9,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
-from fairseq.models.ema.ema import EMA
 
 from sut_fairseq._excepthook import is_command
 from sut_fairseq._workers import check_training
 from sut_fairseq.checkpoints import writing
+from sut_fairseq.checkpoints.averages import (
+    average_numbers_alone,
+    begun_with_parameters,
+    keep_average,
+)
 from sut_fairseq.checkpoints.batches import keep_batches
 from sut_fairseq.checkpoints.data_workers import keep_data_workers
 from sut_fairseq.checkpoints.integrity import check_whole
 from sut_fairseq.checkpoints.interruption import Interruption
-from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
+from sut_fairseq.checkpoints.learning_rate import end_the_epoch, keep_learning_rate
+from sut_fairseq.checkpoints.logged import keep_logged
 from sut_fairseq.checkpoints.mismatch import explained
 from sut_fairseq.checkpoints.patience import keep_patience
 from sut_fairseq.checkpoints.progress import progress_of
@@ -54,21 +58,9 @@ def protect_trainings() -> None:
     checkpoint_utils.verify_checkpoint_directory = telling_why(
         checkpoint_utils.verify_checkpoint_directory
     )
-    EMA.__init__ = _average_numbers_alone(EMA.__init__)
+    average_numbers_alone()
     if is_command():
         distributed_utils.call_main = call_main
-
-
-def _average_numbers_alone(init: Callable[..., None]) -> Callable[..., None]:
-    """`EMA.__init__`, with integers copied, not averaged: checksums of words have no average."""
-
-    @functools.wraps(init)
-    def started(self: Any, model: torch.nn.Module, *arguments: Any, **more: Any) -> None:
-        init(self, model, *arguments, **more)
-        whole = {key for key, x in model.state_dict().items() if not torch.is_floating_point(x)}
-        self.skip_keys = {*self.skip_keys, *whole}
-
-    return started
 
 
 class _WholeFiles(PathManager):
@@ -101,7 +93,8 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     # Parameters of another model, with which fairseq starts a new training.
     fine_tunes = found is None and cfg.restore_file == LAST and cfg.finetune_from_model is not None
     try:
-        extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
+        with begun_with_parameters(trainer):
+            extra_state, iterator = _fairseq_load(start, trainer, **passthrough)
     except Exception as error:
         sentence = explained(error, trainer.cfg.model, fine_tunes=fine_tunes)
         if sentence is None:
@@ -111,12 +104,19 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
         delete_surplus(cfg, trainer.checkpoint_suffix, spared=found)
     gone_on = extra_state is not None and not fine_tunes and not cfg.reset_dataloader
     iterator = keep_batches(trainer, iterator, extra_state["train_iterator"] if gone_on else None)
+    if gone_on and not cfg.reset_meters:
+        keep_logged(extra_state)
+    if fine_tunes or cfg.reset_optimizer:
+        trainer._previous_training_time = 0  # that of another training
+    keep_average(trainer, None if fine_tunes else extra_state)
     same_schedule = gone_on and not (cfg.reset_lr_scheduler or cfg.reset_optimizer)
     keep_learning_rate(trainer, extra_state if same_schedule else None)
     new_best = fine_tunes or cfg.reset_meters or cfg.reset_optimizer
     waited = keep_patience(trainer, None if new_best else extra_state)
     _train_no_further_than_asked(trainer, waited)
     if is_command():
+        if gone_on:
+            end_the_epoch(trainer, extra_state)
         _end_when_told()
     return extra_state, iterator
 

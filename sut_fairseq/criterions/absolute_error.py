@@ -1,6 +1,6 @@
 """Mean absolute error of real numbers."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
 from collections.abc import Mapping
 from dataclasses import dataclass

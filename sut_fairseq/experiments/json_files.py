@@ -13,8 +13,12 @@ from sut_fairseq.experiments.typed import Place, build
 T = TypeVar("T")
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, remedy: str = "remove it and make it again") -> Any:
     """Read one of our JSON files.
+
+    Args:
+        path: the file.
+        remedy: what to do if it is damaged.
 
     Raises:
         InputError: if it is damaged.
@@ -22,16 +26,21 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}): remove it and make it again.") from error
+        raise InputError(f"{path} is damaged ({error}): {remedy}.") from error
 
 
-def read_as(kind: type[T], path: Path) -> T:
+def read_as(kind: type[T], path: Path, *remedy: str) -> T:
     """Read one of our JSON files as a dataclass.
+
+    Args:
+        kind: the dataclass.
+        path: the file.
+        remedy: as in `read_json`.
 
     Raises:
         InputError: if it is damaged, or does not fit the dataclass.
     """
-    return build(kind, read_json(path), Place(path, {}))
+    return build(kind, read_json(path, *remedy), Place(path, {}))
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -131,7 +131,7 @@ def describe_data(data: Path) -> Data:
 
 
 def _digest(data: Path, stamp: dict[str, Any], dictionaries: Sequence[Path]) -> str:
-    """A digest of the training data: of the stamp or, without one, of the names and sizes of files.
+    """A digest of the training data: of the stamp or, without one, of the files.
 
     Dictionaries are read in any case.
     """
@@ -150,7 +150,10 @@ def _digest(data: Path, stamp: dict[str, Any], dictionaries: Sequence[Path]) -> 
         digest.update(json.dumps(made, sort_keys=True).encode())
     else:
         parts = sorted(path for ending in ("*.bin", "*.idx") for path in data.glob(ending))
-        digest.update(repr([(path.name, path.stat().st_size) for path in parts]).encode())
+        for path in parts:
+            with path.open("rb") as file:
+                checksum = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.name} {checksum}\n".encode())
     for path in dictionaries:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -198,7 +198,7 @@ def read_record(run: Path) -> Record:
         raise InputError(
             f"{run} is not the folder of a run: name one that `sut-experiment train` made."
         )
-    record = read_as(Record, path)
+    record = read_as(Record, path, "put a copy of it back, or train in another folder")
     if "" not in record.trainings:
         raise InputError(f"{path} is damaged (no training in `trainings`): make the run again.")
     # Records from before an option counted as one of the machine still list it.

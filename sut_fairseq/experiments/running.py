@@ -127,10 +127,15 @@ class Trainer:
         """The record with which a run starts or continues; one that has saved nothing is replaced.
 
         Raises:
-            InputError: if the folder holds another run.
+            InputError: if the folder holds another run, or checkpoints that no record is about.
         """
         new = self._new_record(run)
         if not (run.folder / records.RECORD).exists():
+            if records.has_saved(run.folder, new):
+                raise InputError(
+                    f"{run.folder} has checkpoints, but no {records.RECORD} that says how they "
+                    "were trained: put a copy of it back, or choose another --out."
+                )
             return new
         record = records.read_record(run.folder)
         try:
@@ -248,6 +253,11 @@ class Trainer:
         if status == UNFINISHED:
             self._stopped.set()
             return ""
+        if session.outcome == "killed":
+            return (
+                f"the training of {what} was killed, which happens when memory runs out; the same "
+                f"command goes on from its last checkpoint (log: {log})"
+            )
         if status:
             return f"the training of {what} failed; {log} ends: {training_process.last_line(log)}"
         self._say(f"trained {what} in {session.seconds:,.0f} s")

@@ -132,8 +132,8 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
     """The record of a run that continues with other settings than it was started with.
 
     Raises:
-        InputError: if more differs than may change, a finished stage would get another length, or
-            the run already has as many updates.
+        InputError: if more differs than may change, a finished stage would get another length, the
+            run already has as many updates, or its last checkpoint is missing.
     """
     in_length = _differs_in_length(run, record, machine)
     if not in_length and not (change is Change.SETTINGS and _is_of_same_name(run, record)):
@@ -157,6 +157,11 @@ def changed_record(run: Run, record: Record, machine: Machine, change: Change) -
         folder = run.folder / stage
         # 0 is no limit, and what is not a number fairseq-train refuses.
         saved, limit = saved_updates(folder), whole(settings[stage].get("max-update"))
+        if saved is None and record.finished(stage):
+            raise InputError(
+                f"{folder} has no checkpoint_last.pt to go on from: put it back, or choose another "
+                "--out."
+            )
         if saved is not None and limit and saved >= limit:
             raise InputError(
                 f"{folder} has been trained for {saved:,} updates: give --updates more."

@@ -312,7 +312,8 @@ def test_what_is_reset_begins_anew(
         monkeypatch.setattr(training, name, lambda *given: seen.append(given[-1]))
     cfg = OmegaConf.structured(CheckpointConfig(save_dir=str(tmp_path), **reset))
     trainer = trainer_of(None, None, Derived.__new__(Derived))
-    trainer.cfg, trainer.checkpoint_suffix = SimpleNamespace(distributed_training=None), ""
+    trainer.cfg = SimpleNamespace(distributed_training=None, ema=SimpleNamespace(store_ema=False))
+    trainer.checkpoint_suffix = ""
     training._load_checkpoint(cfg, trainer)
     states = (state["train_iterator"], state, state)
     assert seen == [one if is_kept else None for one, is_kept in zip(states, kept, strict=True)]
