@@ -156,6 +156,43 @@ def test_a_run_that_saved_nothing_may_have_other_settings(
     assert records.read_record(run.folder).updates == 9
 
 
+def test_checkpoints_without_a_record_are_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new record would not say how they were trained."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    trainer = Trainer(Machine(0), jobs=1, say=lambda sentence: None)
+    (run,) = cells(tmp_path)
+    trainer.train([run])
+    _at(run.folder, 9, monkeypatch)
+    path = run.folder / records.RECORD
+    path.write_text(path.read_text()[:50])
+    with pytest.raises(InputError, match=r"damaged .*: put a copy of it back, or train in another"):
+        trainer.train([run])
+    path.unlink()
+    with pytest.raises(InputError, match=r"has checkpoints, but no run.json .*: put a copy of it"):
+        trainer.train([run])
+    assert not path.exists()
+
+
+def test_a_training_that_is_killed_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def start(self: Trainer, command: list[str], log: Path, *others: object) -> object:
+        log.write_text("the last line\n")
+        return subprocess.Popen(["sh", "-c", "kill -KILL $$"])
+
+    monkeypatch.setattr(Trainer, "_start", start)
+    (run,) = cells(tmp_path)
+    with pytest.raises(InputError, match="was killed, which happens when memory runs out; the sam"):
+        Trainer(Machine(0), jobs=1, say=lambda sentence: None).train([run])
+    (session,) = records.read_record(run.folder).sessions
+    assert session.outcome == "killed"
+
+
 def test_a_run_goes_on_after_its_data_were_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,9 +361,11 @@ def test_a_run_goes_on_to_another_length(tmp_path: Path, monkeypatch: pytest.Mon
     changing = Trainer(Machine(0), jobs=1, say=lambda sentence: None, change=Change.LENGTH)
     plain.train(cells(tmp_path, updates=7))
     (longer,) = cells(tmp_path, updates=9)
-    _at(longer.folder, 7, monkeypatch)
     record = records.read_record(longer.folder)
     records.write_record(longer.folder, replace(record, sessions=[_FINISHED]))
+    with pytest.raises(InputError, match=r"has no checkpoint_last.pt to go on from: put it back"):
+        changing.train([longer])
+    _at(longer.folder, 7, monkeypatch)
     with pytest.raises(
         InputError, match=r"now 9\); choose another --out, or go on .* --change-length\."
     ):
