@@ -138,13 +138,19 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
 
 
 def _check_task(arguments: Namespace) -> None:
-    """Refuse the command line of a task that models no language from left to right."""
-    task = getattr(arguments, "task", None)
-    kind = TASK_REGISTRY.get(task, LanguageModelingTask)
-    if not issubclass(kind, (LanguageModelingTask, MultilingualLanguageModelingTask)):
+    """Refuse the command line of a task that models no language from left to right.
+
+    Of other authors' tasks we know only that they need a length of texts.
+    """
+    if not hasattr(arguments, "task"):
+        return
+    kind = TASK_REGISTRY.get(arguments.task, FairseqTask)
+    fits = issubclass(kind, (LanguageModelingTask, MultilingualLanguageModelingTask))
+    others = not kind.__module__.startswith("fairseq.") and hasattr(arguments, "tokens_per_sample")
+    if not fits and not others:
         raise InputError(
             f"--arch {arguments.arch} is a language model: it needs --task language_modeling, not "
-            f"{task}."
+            f"{arguments.task}."
         )
 
 
