@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
 from sut_fairseq.analysis.traces import trace
@@ -234,6 +235,22 @@ def test_reported_attention(kind: dict[str, Any], halting: dict[str, Any], layou
         torch.testing.assert_close(new[rows, 0], weights[rows, column], rtol=1e-5, atol=1e-6)
     model.train()
     assert model(**inputs)[1]["attn"] is None
+
+
+def test_references_scored_by_models_with_and_without_attention() -> None:
+    """By fairseq's scorer, in either order: a model that reports none does not count."""
+    inputs = batch()
+    target = inputs["prev_output_tokens"].roll(-1, dims=1)
+    sample = {"net_input": inputs, "target": target}
+    models = [small_recurrent(), small_model(**HALTING)]
+    one, other = (
+        SequenceScorer(models[0].decoder.dictionary).generate(ensemble, sample)
+        for ensemble in (models, models[::-1])
+    )
+    for (first,), (second,) in zip(one, other, strict=True):
+        torch.testing.assert_close(first["score"], second["score"])
+        torch.testing.assert_close(first["attention"], second["attention"])
+        assert first["attention"].any()
 
 
 def test_longer_than_the_cache_first_holds() -> None:
