@@ -55,8 +55,10 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
     rows = -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // rows)  # 4 panels are 2 rows of 2
     labels = [_lines(name) for name in trainings]
-    width = 0.07 * max(len(line) for label in labels for line in label.split("\n"))  # of the legend
-    size = (1.4 + 3.6 * columns + width, 0.6 + 3.2 * rows)
+    # Of the legend, which has up to three entries more.
+    lines = [line for label in labels for line in label.split("\n")]
+    width, height = 0.07 * max(map(len, lines)), 0.145 * (len(lines) + 3) + 0.07 * len(labels)
+    size = (1.4 + 3.6 * columns + width, max(0.6 + 3.2 * rows, 0.6 + height))
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, sharey=True, squeeze=False).flatten()
     for axes, panel in zip(grid, panels):

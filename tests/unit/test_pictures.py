@@ -193,6 +193,17 @@ def test_seeds_of_a_training_are_one_curve(tmp_path: Path, drawn: list[Figure]) 
     assert named == ["ndr, small", "ndr, long", "lowest to highest seed"]  # as they end
 
 
+def test_a_long_legend_is_shown_whole(tmp_path: Path, drawn: list[Figure]) -> None:
+    names = [
+        f"model {number}, --an-option of-many-words {'and another ' * 9}" for number in range(9)
+    ]
+    curves = [curve_plots.Curve("one", name, "valid", [[(1, 2.0), (2, 3.0)]] * 2) for name in names]
+    curves.append(curves[0]._replace(subset="valid_deep"))
+    curve_plots.draw(curves, names, "measure", tmp_path / "picture.svg")
+    legend, page = drawn[0].legends[0].get_window_extent(), drawn[0].bbox
+    assert page.y0 <= legend.y0 and legend.y1 <= page.y1 and legend.x1 <= page.x1
+
+
 @pytest.mark.parametrize(
     ("lengths", "scale"), [((1000, 5000), "linear"), ((1000, 5001), "log"), ((0, 9), "linear")]
 )
