@@ -39,15 +39,15 @@ class AbsoluteErrorCriterion(FairseqCriterion):
     # Read by `_workers`, which marks batches that do not count: every sum here leaves them out.
     knows_ignored_batches = True
 
+    def __init__(self, task: FairseqTask, sentence_avg: bool = False) -> None:
+        super().__init__(task)
+        self.sentence_avg = sentence_avg
+
     @classmethod
     def build_criterion(cls, cfg: Any, task: FairseqTask) -> Self:
         """Build the criterion."""
         prepare_process()
         return cls(task, cfg.sentence_avg)
-
-    def __init__(self, task: FairseqTask, sentence_avg: bool = False) -> None:
-        super().__init__(task)
-        self.sentence_avg = sentence_avg
 
     def forward(
         self, model: torch.nn.Module, sample: Mapping[str, Any], reduce: bool = True

@@ -102,7 +102,9 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
                 f"--model-overrides: there is no option `{name}` (did you mean {meant}?)."
             )
         if name not in _options_of(MODEL_DATACLASS_REGISTRY.values()):
-            logger.warning("--model-overrides: no option is called `%s`, so it has no effect", name)
+            logger.warning(
+                "--model-overrides: no option `%s` is known; it may have no effect", name
+            )
 
 
 def _options_of(groups: Iterable[Any]) -> set[str]:

@@ -73,5 +73,5 @@ def test_misspelt_options_in_commands_of_fairseq(
     refused = near not in ("", "unknown")
     with pytest.raises(InputError, match=sentence) if refused else nullcontext():
         complete(UniversalTransformerConfig, Namespace())
-    warned = [f"--model-overrides: no option is called `{name}`, so it has no effect"]
+    warned = [f"--model-overrides: no option `{name}` is known; it may have no effect"]
     assert [one.getMessage() for one in caplog.records] == (warned if near == "unknown" else [])
