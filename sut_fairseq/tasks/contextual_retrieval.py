@@ -3,9 +3,7 @@
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
 import math
-import zlib
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -15,7 +13,7 @@ from omegaconf import II
 
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError, check
-from sut_fairseq.tasks.retrieval_sets import RetrievalSets, Rule, Sets
+from sut_fairseq.tasks.retrieval_sets import RetrievalSets, Rule
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -104,12 +102,11 @@ class ContextualRetrievalTask(FairseqTask):
         """
         cfg, combinations = self.cfg, self._combinations(split)
         if split == "train":
-            num_sets, stream = cfg.sets_per_epoch, f"{cfg.seed} {{epoch}}"
+            num_sets, seed = cfg.sets_per_epoch, f"{cfg.seed} {{epoch}}"
         else:
-            num_sets, stream = cfg.evaluation_sets, f"{cfg.data_seed} {split}"
-        draw = partial(_draw, self.rule, num_sets, cfg.num_objects, combinations, stream)
+            num_sets, seed = cfg.evaluation_sets, f"{cfg.data_seed} {split}"
         self.datasets[split] = RetrievalSets(
-            self.rule, draw, num_sets=num_sets, num_objects=cfg.num_objects
+            self.rule, combinations, seed, num_sets=num_sets, num_objects=cfg.num_objects
         )
 
     def _combinations(self, split: str) -> torch.Tensor:
@@ -143,21 +140,6 @@ class ContextualRetrievalTask(FairseqTask):
     @property
     def target_dictionary(self) -> None:
         """There are no words."""
-
-
-# At module level, because spawned data workers import it by name.
-def _draw(
-    rule: Rule,
-    num_sets: int,
-    num_objects: int,
-    combinations: torch.Tensor,
-    stream: str,
-    epoch: int,
-) -> Sets:
-    """Draw the sets of an epoch; `stream`, with `{epoch}` filled in, determines the seed."""
-    name = stream.format(epoch=epoch)
-    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    return rule.draw(num_sets, num_objects, combinations, generator)
 
 
 def _weights(given: Optional[str], num_searches: int) -> tuple[float, ...]:

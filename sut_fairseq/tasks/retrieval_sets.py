@@ -8,7 +8,7 @@ the other object whose s-th search scalar is closest to its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import zlib
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
@@ -118,17 +118,19 @@ class RetrievalSets(FairseqDataset):
     """Batches of sets; those of an epoch are drawn when the first of them is needed.
 
     Args:
-        rule: computes their features and targets.
-        draw: the sets of an epoch, by its number.
+        rule: draws them, and computes their features and targets.
+        combinations: of preferences that their objects may have, `(num_combinations, S)`.
+        seed: any text, with `{epoch}` in it if each epoch is to have other sets.
         num_sets: how many there are in each epoch.
         num_objects: in each set; what fairseq counts as tokens.
     """
 
     def __init__(
-        self, rule: Rule, draw: Callable[[int], Sets], *, num_sets: int, num_objects: int
+        self, rule: Rule, combinations: Tensor, seed: str, *, num_sets: int, num_objects: int
     ) -> None:
         self.rule = rule
-        self._draw = draw
+        self._combinations = combinations
+        self._seed = seed
         self._num_sets = num_sets
         self._num_objects = num_objects
         self._epoch = 1
@@ -138,7 +140,13 @@ class RetrievalSets(FairseqDataset):
     def sets(self) -> Sets:
         """The sets of the epoch."""
         if self._sets is None:
-            self._sets = self._draw(self._epoch)
+            number = zlib.crc32(self._seed.format(epoch=self._epoch).encode())
+            self._sets = self.rule.draw(
+                self._num_sets,
+                self._num_objects,
+                self._combinations,
+                torch.Generator().manual_seed(number),
+            )
         return self._sets
 
     def set_epoch(self, epoch: int) -> None:
