@@ -61,21 +61,13 @@ class DecodingCache:
             all positions at that step, the new ones included.
         """
         end = self.length + keys.shape[2]
-        if step == len(self._entries):
-            before = self._entries[-1] if self._entries else (None, None)
-            self._entries.append(
-                (self._enlarged(before[0], keys, end), self._enlarged(before[1], values, end))
-            )
-        held_keys, held_values = self._entries[step]
-        if held_keys.shape[2] < end:
-            held_keys = self._enlarged(held_keys, keys, end)
-            held_values = self._enlarged(held_values, values, end)
-        elif torch.is_grad_enabled():
-            held_keys, held_values = held_keys.clone(), held_values.clone()
-        self._entries[step] = held_keys, held_values
-        held_keys[:, :, self.length : end] = keys
-        held_values[:, :, self.length : end] = values
-        return Memory(held_keys[:, :, :end], held_values[:, :, :end], query_offset=self.length)
+        is_new = step == len(self._entries)
+        held = self._entries[step - 1 if is_new else step] if self._entries else (None, None)
+        keys, values = (
+            self._with(new, old, overwrite=not is_new) for new, old in zip((keys, values), held)
+        )
+        self._entries[step : step + 1] = [(keys, values)]
+        return Memory(keys[:, :, :end], values[:, :, :end], query_offset=self.length)
 
     def fill(self, step: int, keys: Tensor, values: Tensor) -> None:
         """Write new positions that all halted before this step to it and to all later ones."""
@@ -116,16 +108,20 @@ class DecodingCache:
         selected[:, :, : self.length] = held.index_select(0, new_order)
         return selected
 
-    def _enlarged(self, buffer: Tensor | None, new: Tensor, needed: int) -> Tensor:
-        """A buffer for `needed` positions; doubling keeps the cost of copying linear."""
-        batch, num_heads, _, head_dim = new.shape
-        capacity = 0 if buffer is None else buffer.shape[2]
-        if capacity < needed:
-            capacity = max(16, 2 * needed)
-        enlarged = new.new_empty(batch, num_heads, capacity, head_dim)
-        if buffer is not None:
-            enlarged[:, :, : self.length] = buffer[:, :, : self.length]
-        return enlarged
+    def _with(self, new: Tensor, held: Tensor | None, *, overwrite: bool) -> Tensor:
+        """A buffer with the new positions behind the old ones, if possible the one that is held."""
+        batch, num_heads, num_new, head_dim = new.shape
+        end = self.length + num_new
+        buffer = held if overwrite and not torch.is_grad_enabled() else None
+        if buffer is None or buffer.shape[2] < end:
+            capacity = 0 if held is None else held.shape[2]
+            if capacity < end:
+                capacity = max(16, 2 * end)  # doubling keeps the cost of copying linear
+            buffer = new.new_empty(batch, num_heads, capacity, head_dim)
+            if held is not None:
+                buffer[:, :, : self.length] = held[:, :, : self.length]
+        buffer[:, :, self.length : end] = new
+        return buffer
 
 
 def _reordered(memory: Memory, new_order: Tensor) -> Memory:
