@@ -258,4 +258,12 @@ def test_auto_is_the_loop_on_a_cpu_and_in_float64() -> None:
 
 
 def test_sums_over_experts_are_rounded_once() -> None:
-    assert segments._accumulator(torch.zeros(1, dtype=torch.bfloat16)).dtype == torch.float32
+    """In bfloat16, 256 + 1 is 256, and so is that plus 1 again."""
+    layer = ExpertInput(9, 1, 1, bias=False, backend="loop").bfloat16()
+    weights = torch.tensor([256.0] + 8 * [1.0])
+    with torch.no_grad():
+        layer.weight.copy_(weights.view(9, 1, 1))
+    states = torch.ones(1, 1, dtype=torch.bfloat16, requires_grad=True)
+    rows = layer(states, Dispatch.from_indices(torch.arange(9).unsqueeze(0), 9))
+    (gradient,) = torch.autograd.grad(rows, states, torch.ones_like(rows))
+    assert float(gradient) == 264

@@ -75,11 +75,6 @@ class Dispatch:
         ends: list[int] = [0, *self.offsets.tolist(), self.order.numel()]
         return [end - start for start, end in zip(ends, ends[1:])]
 
-    @cached_property
-    def tokens_by_expert(self) -> tuple[Tensor, ...]:
-        """`tokens`, split by `sizes`."""
-        return self.tokens.split(self.sizes)
-
     def sort_pairs(self, pairs: Tensor) -> Tensor:
         """Sort values given for each choice: `(num_tokens, top_k, d)` -> `(num_pairs, d)`."""
         return _Permute.apply(pairs.flatten(0, 1), self.order, self.inverse)

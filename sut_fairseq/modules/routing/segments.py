@@ -45,7 +45,8 @@ class SegmentInput(torch.autograd.Function):
         tokens, weight = ctx.saved_tensors
         dispatch: Dispatch = ctx.dispatch
         gradients = gradient.contiguous().split(dispatch.sizes)
-        tokens_gradient = _accumulator(tokens)
+        # In float32 or better, so that a sum over experts is rounded once.
+        tokens_gradient = tokens.new_zeros(tokens.shape, dtype=exact_dtype(tokens.dtype))
         weight_gradient, bias_gradient = _parameter_gradients(
             weight, ctx.needs_input_grad[2], dispatch
         )
@@ -120,7 +121,7 @@ class SegmentOutput(torch.autograd.Function):
 
 def _used(dispatch: Dispatch) -> Iterator[tuple[int, Tensor]]:
     """Each expert that has rows, and their tokens."""
-    for expert, index in enumerate(dispatch.tokens_by_expert[:-1]):
+    for expert, index in enumerate(dispatch.tokens.split(dispatch.sizes)[:-1]):
         if index.numel():
             yield expert, index
 
@@ -128,11 +129,6 @@ def _used(dispatch: Dispatch) -> Iterator[tuple[int, Tensor]]:
 def _scratch(like: Tensor, dispatch: Dispatch, width: int) -> Tensor:
     """A buffer for the rows of the busiest expert."""
     return like.new_empty(max(dispatch.sizes[:-1]), width)
-
-
-def _accumulator(like: Tensor) -> Tensor:
-    """Zeros in float32 or better, so that a sum over experts is rounded once."""
-    return torch.zeros(like.shape, dtype=exact_dtype(like.dtype), device=like.device)
 
 
 def _parameter_gradients(
