@@ -117,9 +117,8 @@ def read_exported(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
                 "export, so copy both again."
             )
         model[key] = tensors[leader]
-    state: dict[str, Any] = {key: _restored(document.get(key)) for key in ("args", "cfg")}
-    state |= {key: _restored(document[key]) for key in _KEPT if key in document}
-    return {**state, "model": model}
+    kept = {key: _restored(document[key]) for key in _KEPT if key in document}
+    return {"args": None, "cfg": None, **kept, "model": model}
 
 
 def _relevant(key: str, value: Any) -> Any:

@@ -7,6 +7,7 @@ another package, `kinds.register_kind` adds one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -88,11 +89,9 @@ POSITIONS: Axis[Callable[[Config, Side], Scores]] = Axis(
             ),
         ),
         "buckets": Kind("biases in T5's buckets", _buckets),
-        "transformer-xl": Kind(
-            "relative sinusoids", lambda *given: _sinusoidal(TransformerXLPositions, *given)
-        ),
+        "transformer-xl": Kind("relative sinusoids", partial(_sinusoidal, TransformerXLPositions)),
         "absolute-relative": Kind(
-            "each query chooses", lambda *given: _sinusoidal(AbsoluteRelativePositions, *given)
+            "each query chooses", partial(_sinusoidal, AbsoluteRelativePositions)
         ),
         "direction": Kind(
             "left or right, made for geometric attention",
@@ -132,12 +131,9 @@ CROSS_ATTENTION: Axis[Callable[[Config, Side], Distribution | MovingGaze]] = Axi
     {
         "content": Kind("at keys that match", lambda config, side: Softmax()),
         "location": Kind(
-            "by position, moving from target token to target token",
-            lambda config, side: _gaze(config, side, mixes=False),
+            "by position, moving from target token to target token", partial(_gaze, mixes=False)
         ),
-        "mix": Kind(
-            "by position and by content", lambda config, side: _gaze(config, side, mixes=True)
-        ),
+        "mix": Kind("by position and by content", partial(_gaze, mixes=True)),
     },
 )
 
