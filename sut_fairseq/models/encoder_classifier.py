@@ -17,9 +17,9 @@ from sut_fairseq.errors import check, check_choice
 from sut_fairseq.models._assembly import build_stack, check_looks_nowhere
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import check_precision, embed, token_embedding
+from sut_fairseq.models._embedding import embed, token_embedding
 from sut_fairseq.models._given import complete, log_depth, warn_of_unused
-from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder, statistics_of
+from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder
 from sut_fairseq.modules.observer import Observer
 
 # fairseq knows `Optional[int]` but not `int | None`.
@@ -121,19 +121,14 @@ class EncoderClassifier(Classifier):
         Returns:
             scores `(batch, num_labels)` and the statistics.
         """
-        encoder = self.encoder
-        check_precision(encoder.embedding.tokens.weight)
-        real = src_tokens.ne(encoder.dictionary.pad())
-        output = encoder.stack(
-            encoder.embedding(src_tokens),
-            ~real,
-            num_steps=self._num_steps(real),
-            observer=(observers or {}).get("encoder"),
-        )
+        real = src_tokens.ne(self.encoder.dictionary.pad())
+        steps = self._num_steps(real)
+        encoded = self.encoder(src_tokens, observers=observers, num_steps=steps)
         # argmax finds the first of the greatest values.
         ends = (real if self.readout == "first" else real.cumsum(dim=1)).int().argmax(dim=1)
-        column = output.states[torch.arange(len(ends), device=ends.device), ends]
-        return self.output_projection(column), statistics_of("encoder", output)
+        column = encoded["states"][torch.arange(len(ends), device=ends.device), ends]
+        statistics = {kind: encoded[kind] for kind in ("routing", "halting")}
+        return self.output_projection(column), statistics
 
     def _num_steps(self, real: Tensor) -> Optional[int]:
         """Number of steps of a batch; None: all of them. `real` is False at padding."""

@@ -49,6 +49,7 @@ class UniversalTransformerEncoder(FairseqEncoder):
         src_tokens: Tensor,
         src_lengths: Tensor | None = None,
         observers: Mapping[str, Observer] | None = None,
+        num_steps: int | None = None,
     ) -> dict[str, Any]:
         """Encode.
 
@@ -56,6 +57,7 @@ class UniversalTransformerEncoder(FairseqEncoder):
             src_tokens: `(batch, src_len)`.
             src_lengths: not needed; fairseq passes it.
             observers: the one named "encoder" is shown what the stack computes.
+            num_steps: see `Stack.forward`.
 
         Returns:
             fairseq's `encoder_out`: `[(src_len, batch, embed_dim)]`, its `encoder_padding_mask`:
@@ -66,7 +68,9 @@ class UniversalTransformerEncoder(FairseqEncoder):
         check_precision(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
         observer = (observers or {}).get("encoder")
-        output = self.stack(self.embedding(src_tokens), padding_mask, observer=observer)
+        output = self.stack(
+            self.embedding(src_tokens), padding_mask, num_steps=num_steps, observer=observer
+        )
         return {
             "encoder_out": [output.states.transpose(0, 1)],
             "encoder_padding_mask": [padding_mask],
