@@ -69,18 +69,12 @@ class GRUDecoder(nn.Module, ABC):
 
     Args:
         attender: decides where to look.
-        hidden_dim: size of a state, of the decoder and of the source.
-        output_dim: size of the output for each token.
         dropout: of the encoder's last state, the bottleneck between encoder and decoder.
     """
 
-    def __init__(
-        self, attender: Attender, hidden_dim: int, output_dim: int, *, dropout: float
-    ) -> None:
+    def __init__(self, attender: Attender, *, dropout: float) -> None:
         super().__init__()
         self.attender = attender
-        self.hidden_dim = hidden_dim
-        self.output_dim = output_dim
         self.dropout = Dropout(dropout)
 
     def start(self, final: Tensor, source: Source) -> DecoderState:
@@ -121,8 +115,10 @@ class AttendAfter(GRUDecoder):
     (Luong et al. 2015). The GRU does not depend on g, so it runs over all tokens in one call.
 
     Args:
+        attender, dropout: see `GRUDecoder`.
         input_dim: size of a token's embedding.
-        attender, hidden_dim, output_dim, dropout: see `GRUDecoder`.
+        hidden_dim: size of a state, of the decoder and of the source.
+        output_dim: size of the output for each token.
     """
 
     def __init__(
@@ -134,7 +130,7 @@ class AttendAfter(GRUDecoder):
         *,
         dropout: float,
     ) -> None:
-        super().__init__(attender, hidden_dim, output_dim, dropout=dropout)
+        super().__init__(attender, dropout=dropout)
         self.gru = nn.GRU(input_dim, hidden_dim, batch_first=True)
         self.join = nn.Linear(2 * hidden_dim, output_dim)
 
@@ -160,8 +156,10 @@ class AttendBefore(GRUDecoder):
     a linear layer of it if the sizes differ (Bahdanau et al. 2015).
 
     Args:
+        attender, dropout: see `GRUDecoder`.
         input_dim: size of a token's embedding.
-        attender, hidden_dim, output_dim, dropout: see `GRUDecoder`.
+        hidden_dim: size of a state, of the decoder and of the source.
+        output_dim: size of the output for each token.
     """
 
     def __init__(
@@ -173,7 +171,7 @@ class AttendBefore(GRUDecoder):
         *,
         dropout: float,
     ) -> None:
-        super().__init__(attender, hidden_dim, output_dim, dropout=dropout)
+        super().__init__(attender, dropout=dropout)
         self.cell = nn.GRUCell(hidden_dim + input_dim, hidden_dim)
         self.resize = (
             nn.Identity() if hidden_dim == output_dim else nn.Linear(hidden_dim, output_dim)
