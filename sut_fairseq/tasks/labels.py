@@ -187,11 +187,11 @@ class LabelSearch:
         Raises:
             InputError: for search options that labels do not have, or if right labels are missing.
         """
-        if any(value is not None for value in kwargs.values()):
+        given = [name for name, value in kwargs.items() if value is not None]
+        if given:
             raise InputError(
-                "classification predicts one label and knows no "
-                f"{', '.join(name for name, value in kwargs.items() if value is not None)}: "
-                "leave --prefix-size and --constraints out."
+                f"classification predicts one label and knows no {', '.join(given)}: leave "
+                "--prefix-size and --constraints out."
             )
         scores = self.task.label_scores(models, sample)
         labels = self.task.labels.to(scores.device)
