@@ -62,7 +62,7 @@ def geometric(scores: Tensor, visible: Tensor | None, positions: Tensor) -> Tens
         measured errors were 6e-5 for 64 keys and 1e-3 for 1,024 with scores of standard deviation
         20.
     """
-    order = _Order.of(positions, scores.shape[-1])
+    order = _Order(positions, scores.shape[-1])
     return _Geometric.apply(exact(scores), visible, order).to(scores.dtype)
 
 
@@ -192,31 +192,25 @@ class _Order:
     Args:
         positions: position of each query, `(batch or 1, width)`.
         num_keys: number of keys.
-        first: position of the first query if queries are consecutive in all rows: the values at
-            mirrored keys are then a view of a buffer; None: they are gathered.
+
+    Attributes:
+        first: position of the first query if queries are known to be consecutive in all rows: the
+            values at mirrored keys are then a view of a buffer; None: they are gathered.
     """
 
-    def __init__(self, positions: Tensor, num_keys: int, first: int | None) -> None:
+    def __init__(self, positions: Tensor, num_keys: int) -> None:
         self.positions = positions
         self.num_keys = num_keys
-        self.first = first
-
-    @classmethod
-    def of(cls, positions: Tensor, num_keys: int) -> _Order:
-        """Find out whether the queries are consecutive, where that costs nothing.
-
-        Empty places at the end of a row have the position that a token in the first column of the
-        grid has. They do not count if the first query is that token; otherwise the queries pass
-        for not consecutive.
-        """
-        first = None
+        self.first: int | None = None
         # On a GPU this would have to wait for the device.
         if positions.device.type == "cpu" and positions.numel() and not is_compiling():
             first = int(positions[0, 0])
             expected = torch.arange(first, first + positions.shape[1])
-            if not ((positions == expected) | (positions == first)).all():
-                first = None
-        return cls(positions, num_keys, first)
+            # Empty places at the end of a row have the position that a token in the first column of
+            # the grid has. They do not count if the first query is that token; otherwise the
+            # queries pass for not consecutive.
+            if ((positions == expected) | (positions == first)).all():
+                self.first = first
 
     def hide(self, values: Tensor, visible: Tensor | None, rows: slice) -> Tensor:
         """Set values to 0, in place, at the key of the query itself and at hidden keys.
