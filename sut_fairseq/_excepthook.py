@@ -33,27 +33,31 @@ def show_input_errors_as_sentences() -> None:
     """
     if is_command() and not isinstance(sys.excepthook, _Sentences):
         sys.excepthook = _Sentences(sys.excepthook)
-        if "hydra" in PurePath(sys.argv[0]).name:
+        if "hydra" in program().name:
             # Hydra prints tracebacks itself, unless it is told to leave them to Python.
             os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
 
+def program() -> PurePath:
+    """Path of the program that runs, as it was called; `sys.argv` may be empty."""
+    return PurePath(sys.argv[0] if sys.argv else "")
+
+
 def is_command() -> bool:
     """Whether this program is `fairseq-train`, `fairseq_cli/train.py`, `sut-macs` or the like."""
-    path = PurePath(sys.argv[0] if sys.argv else "")
+    path = program()
     return path.name.startswith(("fairseq-", "sut-")) or path.parent.name == "fairseq_cli"
 
 
 def is_training() -> bool:
     """Whether this program is `fairseq-train`, `fairseq_cli/train.py` or fairseq-hydra-train."""
-    path = PurePath(sys.argv[0] if sys.argv else "")
-    return is_command() and "train" in path.name and not path.name.startswith("sut-")
+    name = program().name
+    return is_command() and "train" in name and not name.startswith("sut-")
 
 
 def is_hydra() -> bool:
     """Whether this program is fairseq-hydra-train."""
-    name = PurePath(sys.argv[0] if sys.argv else "").name
-    return name in ("fairseq-hydra-train", "hydra_train.py")
+    return program().name in ("fairseq-hydra-train", "hydra_train.py")
 
 
 def divergence(reason: str) -> InputError | None:

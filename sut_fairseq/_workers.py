@@ -19,14 +19,13 @@ from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from pathlib import PurePath
 from typing import Any
 
 import torch
 from fairseq.models import distributed_fairseq_model
 from torch import distributed, nn
 
-from sut_fairseq._excepthook import is_training
+from sut_fairseq._excepthook import is_training, program
 from sut_fairseq.errors import InputError, check
 
 # Key of a batch, True if fairseq reuses an old batch because none is left.
@@ -49,8 +48,7 @@ def join_workers(arguments: Namespace) -> None:
         InputError: if each process would train its own copy, or for a kind of data parallelism that
             these models do not support.
     """
-    own_command = PurePath(sys.argv[0] if sys.argv else "").name.startswith("sut-")
-    if own_command or not hasattr(arguments, "distributed_world_size"):
+    if program().name.startswith("sut-") or not hasattr(arguments, "distributed_world_size"):
         return
     check_training(arguments, arguments)
     on_cpu = arguments.cpu or not torch.cuda.is_available()
