@@ -71,8 +71,11 @@ def write_exported(state: Mapping[str, Any], folder: Path) -> None:
         "shared": {key: leader for key, leader in leaders.items() if key != leader},
     }
     for key in _KEPT:
-        if state.get(key) is not None:
-            document[key] = _plain(key, _relevant(key, state[key]))
+        value = state.get(key)
+        if value is not None and key == "extra_state":
+            value = {name: value[name] for name in _KEPT_EXTRA if name in value}
+        if value is not None:
+            document[key] = _plain(key, value)
     # In ASCII: the name of a folder in the settings need not be valid Unicode.
     text = json.dumps(document, indent=1, allow_nan=False)
     (folder / CONFIG).write_text(text + "\n", encoding="utf-8")
@@ -119,12 +122,6 @@ def read_exported(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
         model[key] = tensors[leader]
     kept = {key: _restored(document[key]) for key in _KEPT if key in document}
     return {"args": None, "cfg": None, **kept, "model": model}
-
-
-def _relevant(key: str, value: Any) -> Any:
-    if key != "extra_state":
-        return value
-    return {name: value[name] for name in _KEPT_EXTRA if name in value}
 
 
 def _read_config(path: Path) -> dict[str, Any]:

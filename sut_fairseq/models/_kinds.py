@@ -299,11 +299,10 @@ HALTING: Axis[Callable[[Config, Side], Halting]] = Axis(
 
 
 # Blocks; cross-attention is None in an encoder.
-_UPDATE_NORMS: dict[str, Callable[[int], nn.Module]] = {
+UPDATE_NORMS: dict[str, Callable[[int], nn.Module]] = {
     "layer-norm": nn.LayerNorm,
     "tanh": lambda embed_dim: nn.Tanh(),
 }
-UPDATE_NORMS = tuple(_UPDATE_NORMS)
 
 
 def _transformer(
@@ -335,7 +334,7 @@ def _data_router(
             dropout=config.copy_gate_dropout,
             hidden_dropout=config.activation_dropout,
         ),
-        update_norm=_UPDATE_NORMS[update](side.embed_dim),
+        update_norm=UPDATE_NORMS[update](side.embed_dim),
         embed_dim=side.embed_dim,
         dropout=config.dropout,
     )
