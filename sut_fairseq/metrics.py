@@ -9,6 +9,7 @@ convention, meters whose names start with an underscore are kept but not shown.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
 
 _DEPTH = "halting_"
+_OF_HALTING = ("tokens", "expected_depth", "steps_run", "steps_possible")
 _LOAD = "assignments_"
 
 
@@ -28,7 +30,7 @@ def halting_sums(halting: Mapping[str, HaltingStatistics]) -> dict[str, Tensor]:
     return {
         f"{_DEPTH}{stack}_{name}": getattr(sums, name).detach()
         for stack, sums in halting.items()
-        for name in ("tokens", "expected_depth", "steps_run", "steps_possible")
+        for name in _OF_HALTING
     }
 
 
@@ -215,7 +217,7 @@ def log_halting(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
         prefix = f"{_DEPTH}{stack}_"
         if not any(f"{prefix}tokens" in log for log in logging_outputs):
             continue
-        for name in ("tokens", "expected_depth", "steps_run", "steps_possible"):
+        for name in _OF_HALTING:
             metrics.log_scalar_sum(
                 f"_{prefix}{name}", float(_total(logging_outputs, prefix + name))
             )
@@ -238,8 +240,8 @@ def log_expert_load(logging_outputs: Sequence[Mapping[str, Any]]) -> None:
         metrics.log_scalar_sum(f"_{key}", _total(logging_outputs, key).double().cpu())
     if keys:
         for name, measure, combine in (
-            ("load_cv", coefficient_of_variation, _mean),
-            ("load_entropy", relative_entropy, _mean),
+            ("load_cv", coefficient_of_variation, fmean),
+            ("load_entropy", relative_entropy, fmean),
             ("dead_experts", lambda load: float((load == 0).sum()), sum),
         ):
             metrics.log_derived(
@@ -265,10 +267,6 @@ def relative_entropy(load: Tensor) -> float:
         return 1.0
     share = load / load.sum().clamp(min=1e-12)
     return float(-torch.xlogy(share, share).sum() / torch.tensor(float(load.numel())).log())
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _total(logging_outputs: Sequence[Mapping[str, Any]], key: str) -> Tensor:

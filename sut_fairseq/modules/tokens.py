@@ -73,9 +73,9 @@ class ActiveTokens(ABC):
 
     @abstractmethod
     def weights(self, weights: Tensor | None, like: Tensor) -> Tensor | None:
-        """Weights of all tokens `(num_tokens,)`, 0 if inactive; None: 1, in the dtype of `like`.
+        """The weights `(num_tokens,)`, but 0 for inactive tokens.
 
-        A result of None also means 1.
+        None means 1 for all, also as the result; weights made here have the dtype of `like`.
         """
 
     @abstractmethod

@@ -124,11 +124,10 @@ class AttentionCore(nn.Module):
         """Weights by a gaze that moves along the queries of each sentence."""
         assert isinstance(self.distribution, MovingGaze), "else weights know no order"
         scores = self.positions(pairing) if self.distribution.reads_scores else None
-        taken = tokens.active
-        in_front = taken is None
-        if taken is not None or arrangement.slot is not None:
-            if taken is None:
-                taken = tokens.column.new_ones(len(tokens), dtype=torch.bool)
+        taken, in_front = tokens.active, tokens.active is None
+        if taken is None and arrangement.slot is not None:
+            taken = tokens.column.new_ones(len(tokens), dtype=torch.bool)
+        if taken is not None:
             taken = arrangement.by_sentence(taken)
         queries = pairing.queries.squeeze(3)
         gaze, batch = memory.gaze, tokens.batch

@@ -6,6 +6,7 @@ they are freed, and temporal links that are sharpened before they are followed.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -83,7 +84,7 @@ class ExternalMemory(nn.Module):
     @property
     def interface_dim(self) -> int:
         """Size of the interface vector, which controls the memory."""
-        return sum(torch.Size(shape).numel() for shape in self._shapes.values())
+        return sum(math.prod(shape) for shape in self._shapes.values())
 
     def start(self, like: Tensor) -> MemoryState:
         """An empty memory for each row of `like`, with its dtype and device."""
@@ -132,7 +133,7 @@ class ExternalMemory(nn.Module):
         return read_weights @ cells, after
 
     def _split(self, interface: Tensor) -> dict[str, Tensor]:
-        sizes = [torch.Size(shape).numel() for shape in self._shapes.values()]
+        sizes = [math.prod(shape) for shape in self._shapes.values()]
         parts = zip(self._shapes.items(), interface.split(sizes, dim=1))
         return {name: part.unflatten(1, shape) for (name, shape), part in parts}
 
