@@ -235,7 +235,7 @@ def _warn_of_plain_criterion(arguments: Namespace) -> None:
 
 
 def _check_criterion(arguments: Namespace) -> None:
-    """Refuse a criterion that trains attention weights: the model's read-outs have no one look."""
+    """Refuse a criterion that trains attention weights, of which each step has its own."""
     criterion = getattr(arguments, "criterion", None)
     if criterion == "label_smoothed_cross_entropy_with_alignment":
         raise InputError(

@@ -21,7 +21,7 @@ from sut_fairseq.modules.trained_words import keep_words
 from sut_fairseq.tasks.balanced import BalancedLengths
 from sut_fairseq.tasks.columns import order_of, read_column
 
-# Options that would change what fairseq's search finds, or what it says of it.
+# Options that would change what fairseq's search finds, or what it says about it.
 _OF_SEARCH = (
     *("sampling", "sampling_topk", "sampling_topp", "temperature", "lm_path", "print_alignment"),
     *("diverse_beam_groups", "diversity_rate", "match_source_len", "min_len"),
@@ -73,7 +73,7 @@ class LabelTask(TranslationTask):
         raise NotImplementedError
 
     def prepare(self, pairs: LanguagePairDataset) -> FairseqDataset:
-        """Make of a split of sentence pairs, whose targets have been checked, what models read."""
+        """Turn sentence pairs, whose targets have been checked, into what models read."""
         return pairs
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> nn.Module:
