@@ -17,7 +17,7 @@ class Retrieve(ABC):
             the values, computes the same.
     """
 
-    fuses: ClassVar[bool]
+    fuses: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
@@ -58,8 +58,6 @@ class EveryValue(Retrieve):
     Returns `(rows, num_heads, width, top_k, num_value_heads, value_dim)`.
     """
 
-    fuses: ClassVar[bool] = False
-
     def __call__(self, weights: Tensor, values: Tensor) -> Tensor:
         rows, num_values, num_keys, value_dim = values.shape
         side_by_side = values.to(weights.dtype).transpose(1, 2).reshape(rows, num_keys, -1)
@@ -79,8 +77,6 @@ class OwnValues(Retrieve):
     Args:
         num_values: how many each head has.
     """
-
-    fuses: ClassVar[bool] = False
 
     def __init__(self, num_values: int) -> None:
         self.num_values = num_values
