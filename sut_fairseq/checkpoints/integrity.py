@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +17,6 @@ _BLOCK = 1 << 20
 # Errors of reading a damaged file: a bad sector, a position before the file (where wrong headers
 # send `zipfile`), circular links. Any other error says nothing about the file.
 _OF_DAMAGE = frozenset((errno.EIO, errno.EINVAL, errno.ELOOP))
-
-_State = tuple[int, ...]
 
 
 class DamagedCheckpointError(InputError):
@@ -43,7 +40,7 @@ def check_whole(path: str | Path) -> None:
         DamagedCheckpointError: it is cut off, has changed, or is no checkpoint at all.
         InputError: there is no such file, it is a folder, or it cannot be read now.
     """
-    _refuse(Path(path), _problem)
+    _refuse(Path(path), whole=True)
 
 
 def check_file(path: str | Path) -> None:
@@ -52,7 +49,7 @@ def check_file(path: str | Path) -> None:
     Raises:
         as `check_whole`, of which this is the quick part.
     """
-    _refuse(Path(path), _problem_at_the_ends)
+    _refuse(Path(path), whole=False)
 
 
 def shows_damage(error: OSError) -> bool:
@@ -84,8 +81,8 @@ def truncated(path: Path) -> str:
     )
 
 
-def _refuse(path: Path, problem_of: Callable[[Path, _State], str | None]) -> None:
-    """Raise what `check_whole` does, if the function finds a problem or the file cannot be read."""
+def _refuse(path: Path, *, whole: bool) -> None:
+    """Do what `check_whole` does or, if not `whole`, only its quick part."""
     try:
         if path.is_dir():
             raise InputError(f"`{path}` is a folder; give the checkpoint file itself.")
@@ -95,7 +92,7 @@ def _refuse(path: Path, problem_of: Callable[[Path, _State], str | None]) -> Non
             raise InputError(f"`{path}` is no file; give the checkpoint file itself.")
         about = path.stat()
         state = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
-        problem = problem_of(path, state)
+        problem = _problem(path, state) if whole else _problem_at_the_ends(path)
     except OSError as error:
         if not shows_damage(error):
             raise unreadable(path, error) from error
@@ -106,7 +103,7 @@ def _refuse(path: Path, problem_of: Callable[[Path, _State], str | None]) -> Non
         raise DamagedCheckpointError(problem)
 
 
-def _problem_at_the_ends(path: Path, state: _State) -> str | None:
+def _problem_at_the_ends(path: Path) -> str | None:
     """What is wrong with the first and last bytes of a file, in a sentence."""
     with path.open("rb") as file:
         start = file.read(len(_OLD_START))
@@ -124,9 +121,9 @@ def _problem_at_the_ends(path: Path, state: _State) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _problem(path: Path, state: _State) -> str | None:
+def _problem(path: Path, state: tuple[int, ...]) -> str | None:
     """What is wrong with a file, in a sentence; `state` tells a changed file from the old one."""
-    problem = _problem_at_the_ends(path, state)
+    problem = _problem_at_the_ends(path)
     if problem is not None or not zipfile.is_zipfile(path):
         return problem
     record = _changed_record(path)
