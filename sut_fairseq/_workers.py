@@ -26,14 +26,13 @@ from fairseq.models import distributed_fairseq_model
 from torch import distributed, nn
 
 from sut_fairseq._excepthook import is_training, program
+from sut_fairseq._training_options import BACKENDS, check_parallelism
 from sut_fairseq.errors import InputError, check
 
 # Key of a batch, True if fairseq reuses an old batch because none is left.
 IGNORED = "ignored"
 
 _LAUNCHER = ("RANK", "MASTER_ADDR", "MASTER_PORT")
-_BACKENDS = ("pytorch_ddp", "c10d", "legacy_ddp", "no_c10d")
-_ALLOWED = "pytorch_ddp or legacy_ddp"
 _PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 _START = "torchrun --nproc-per-node 2 $(which fairseq-train) ... --cpu"
 
@@ -50,7 +49,7 @@ def join_workers(arguments: Namespace) -> None:
     """
     if program().name.startswith("sut-") or not hasattr(arguments, "distributed_world_size"):
         return
-    check_training(arguments, arguments)
+    check_parallelism(arguments, arguments)
     on_cpu = arguments.cpu or not torch.cuda.is_available()
     launched = launched_workers()
     if launched > 1:
@@ -80,30 +79,6 @@ def _end_with_torchrun() -> None:
     """Have this process told to stop (and save) when torchrun dies, as it does of SIGUSR1."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def check_training(workers: Any, checkpoints: Any) -> None:
-    """Refuse ways of training that these models do not support or that endanger checkpoints.
-
-    Args:
-        workers: fairseq's options for distributed training.
-        checkpoints: fairseq's options for checkpoints.
-
-    Raises:
-        InputError: naming the option.
-    """
-    backend = str(workers.ddp_backend)
-    check(backend in _BACKENDS, "ddp_backend", _ALLOWED, backend)
-    if checkpoints.no_save_optimizer_state and not checkpoints.no_save:
-        raise InputError(
-            "--no-save-optimizer-state leaves out what a training resumes from: leave the option "
-            "out (`sut-export` and `sut-average` write weights alone)."
-        )
-    if checkpoints.write_checkpoints_asynchronously:
-        raise InputError(
-            "--write-checkpoints-asynchronously keeps no checkpoint_last.pt, and a killed training "
-            "can leave half a file: leave the option out."
-        )
 
 
 def launched_workers() -> int:
@@ -137,7 +112,7 @@ def prepare_workers() -> None:
     """
     fairscale = sys.modules.get("fairscale.nn.wrap.auto_wrap")
     sharded = fairscale is not None and fairscale.ConfigAutoWrap.in_autowrap_context
-    check(not sharded, "ddp_backend", _ALLOWED, "fully_sharded")
+    check(not sharded, "ddp_backend", BACKENDS, "fully_sharded")
     if distributed.is_available() and distributed.is_initialized():
         if distributed.get_world_size() > 1:
             _mend_trainer()

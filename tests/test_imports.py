@@ -25,11 +25,15 @@ ALLOWED = {
     "_excepthook": set(),
     "_allocator": set(),
     "_machine": set(),
-    "_workers": {"_excepthook"},
+    "_training_options": set(),
+    "_workers": {"_excepthook", "_training_options"},
     "_tensorboard": set(),
-    "checkpoints": {"_excepthook", "_workers"},
+    "checkpoints": {"_excepthook", "_training_options", "_workers"},
     "_process": {"checkpoints", "_excepthook", "_workers"},
-    "models": {"modules", "statistics", "checkpoints", "_excepthook", "_process", "_workers"},
+    "models": {
+        *("modules", "statistics", "checkpoints"),
+        *("_excepthook", "_process", "_training_options", "_workers"),
+    },
     "criterions": {
         *("losses", "metrics", "statistics"),
         *("_allocator", "_process", "_tensorboard", "_workers"),

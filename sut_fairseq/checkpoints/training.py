@@ -14,7 +14,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 
 from sut_fairseq._excepthook import is_command
-from sut_fairseq._workers import check_training
+from sut_fairseq._training_options import check_training
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.averages import (
     average_numbers_alone,
@@ -86,8 +86,7 @@ def _load_checkpoint(cfg: Any, trainer: Any, **passthrough: Any) -> tuple[Any, A
     """`load_checkpoint`, from a whole checkpoint and with the batches of an uninterrupted run."""
     if not _is_ours(trainer):
         return _fairseq_load(cfg, trainer, **passthrough)
-    # With Hydra, no architecture has checked the options.
-    check_training(trainer.cfg.distributed_training, cfg)
+    check_training(trainer.cfg, trainer.get_criterion())
     found = _as_the_first_says(trainer, functools.partial(_choose, cfg, trainer.checkpoint_suffix))
     start = cfg if found is None else _restoring(cfg, found, trainer.checkpoint_suffix)
     # Parameters of another model, with which fairseq starts a new training.

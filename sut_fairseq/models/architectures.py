@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from argparse import Namespace
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-import torch
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
     ARCH_MODEL_NAME_REGISTRY,
     register_model_architecture,
 )
 
-from sut_fairseq._excepthook import is_hydra, is_training
+from sut_fairseq._excepthook import is_hydra
 from sut_fairseq._process import prepare_process
+from sut_fairseq._training_options import check_precision
 from sut_fairseq.errors import InputError
 
 # Imported so that the model that the architectures belong to is registered first.
 from sut_fairseq.models import universal_transformer  # noqa: F401
-
-logger = logging.getLogger(__name__)
 
 Check = Callable[[Namespace], None]
 _CHECKS: dict[str, Check] = {}  # by model
@@ -180,58 +176,21 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 
 def _settle_precision(arguments: Namespace) -> None:
-    """Correct what fairseq gets wrong about precision; refuse options that need a GPU, or warn.
+    """Refuse options for precision that fairseq-train cannot obey, and let --bf16 need no TPU.
 
     Meant for the command line of fairseq-train, which has these flags; fairseq also calls this with
     the options of a model, which do not. In fairseq's parser --bf16 implies --tpu, for which the
     trainer then looks for torch_xla; everything else that it does with --bf16 (parameters in
     bfloat16, copies of them in float32 in the optimizer, no loss scaling) needs no TPU.
     """
-    given = [f for f in ("fp16", "bf16", "amp", "autocast") if _is_on(arguments, f)]
-    if len(given) > 1:
-        flags = " and ".join(f"--{name}" for name in given)
-        raise InputError(
-            f"{flags} are different ways to compute in half precision: give one of them (with a "
-            "GPU for bfloat16: --autocast bfloat16)."
-        )
-    if getattr(arguments, "cpu", False) or not torch.cuda.is_available():
-        for name in ("fp16", "cuda_graphs"):
-            flag = f"--{name.replace('_', '-')}"
-            if _is_on(arguments, name):
-                raise InputError(
-                    f"{flag} needs a GPU, but there is none or --cpu is given: drop {flag}."
-                )
-        if "amp" in given:
-            _warn_once(
-                "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
-                "--autocast bfloat16 instead."
-            )
+    check_precision(arguments, arguments)
     if getattr(arguments, "tpu", False) and find_spec("torch_xla") is None:
-        if "bf16" not in given or "--tpu" in sys.argv[1:]:
+        if not getattr(arguments, "bf16", False) or "--tpu" in sys.argv[1:]:
             raise InputError(
                 "--tpu needs torch_xla, which is not installed: leave it out to train on a GPU or "
                 "a CPU."
             )
         arguments.tpu = False
-
-
-def _warn_of_plain_criterion(arguments: Namespace) -> None:
-    """Say what a training of experts lacks with fairseq's criterions, of which one is the default.
-
-    Called when all options of the model have values. Only a training has a criterion of its own.
-    """
-    if not is_training():
-        return
-    criterion = getattr(arguments, "criterion", None)
-    kind = CRITERION_REGISTRY.get(criterion)
-    plain = kind is not None and kind.__module__.startswith("fairseq.")
-    experts = (getattr(arguments, name, None) for name in ("attention_experts", "ffn_experts"))
-    if plain and any(number and number > 1 for number in experts):
-        _warn_once(
-            f"--criterion {criterion} has no auxiliary losses, so nothing keeps the experts in "
-            "use, and it logs neither their load nor depths: give --criterion "
-            "cross_entropy_with_auxiliary with --mutual-information-weight 0.001, say."
-        )
 
 
 def _check_criterion(arguments: Namespace) -> None:
@@ -242,15 +201,6 @@ def _check_criterion(arguments: Namespace) -> None:
             f"--criterion {criterion} trains attention weights, which this model does not report "
             "in training: take another criterion, or a recurrent_translation model."
         )
-
-
-@cache
-def _warn_once(sentence: str) -> None:
-    logger.warning(sentence)
-
-
-def _is_on(arguments: Namespace, flag: str) -> bool:
-    return getattr(arguments, flag, False) not in (False, None, "none", 0)
 
 
 def register_architecture(
@@ -288,7 +238,6 @@ def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
     for option, value in options.items():
         if not hasattr(arguments, option):
             setattr(arguments, option, value)
-    _warn_of_plain_criterion(arguments)
 
 
 for _name, _options in ARCHITECTURES.items():

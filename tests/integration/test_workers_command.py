@@ -142,14 +142,25 @@ def test_hydra_never_copies(data: Path, repository: Path, tmp_path: Path) -> Non
     assert any(finished.last_line.startswith(f"error: {sentence}") for finished in launched)
 
 
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        (
+            "distributed_training.ddp_backend=slowmo",
+            "`ddp_backend` must be pytorch_ddp or legacy_ddp, but is slowmo instead.",
+        ),
+        (
+            "common.fp16=true",
+            "--fp16 needs a GPU, but there is none or --cpu is given: drop --fp16.",
+        ),
+    ],
+)
 def test_hydra_refuses_what_fairseq_train_refuses(
-    data: Path, repository: Path, tmp_path: Path
+    option: str, sentence: str, data: Path, repository: Path, tmp_path: Path
 ) -> None:
-    slow_mo = "distributed_training.ddp_backend=slowmo"
-    finished = run(*hydra(data, repository, tmp_path), slow_mo, ok=False)
+    finished = run(*hydra(data, repository, tmp_path), option, ok=False)
     assert finished.status == 1 and "Traceback" not in finished.stderr
-    allowed = "`ddp_backend` must be pytorch_ddp or legacy_ddp"
-    assert finished.last_line == f"error: {allowed}, but is slowmo instead."
+    assert finished.last_line == f"error: {sentence}"
 
 
 def test_hydra_refuses_architectures(data: Path, repository: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from sut_fairseq import _workers
 from sut_fairseq._workers import join_workers, prepare_workers
 from sut_fairseq.errors import InputError
-from sut_fairseq.models.architectures import _settle_precision, _warn_once
+from sut_fairseq.models.architectures import _settle_precision
 
 LAUNCHED = dict(WORLD_SIZE="4", RANK="3", MASTER_ADDR="here", MASTER_PORT="29500")
 
@@ -196,37 +196,6 @@ def test_bf16_needs_no_tpu(environment: pytest.MonkeyPatch) -> None:
     arguments = Namespace(bf16=True, tpu=True, cpu=True)
     _settle_precision(arguments)
     assert (arguments.bf16, arguments.tpu) == (True, False)
-
-
-def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    _warn_once.cache_clear()
-    for _ in range(2):
-        _settle_precision(Namespace(amp=True, cpu=True))
-    assert [record.getMessage() for record in caplog.records] == [
-        "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
-        "--autocast bfloat16 instead."
-    ]
-
-
-@pytest.mark.parametrize(
-    "theirs", ["cross_entropy", "label_smoothed_cross_entropy_with_rdrop", "adaptive_loss"]
-)
-def test_experts_without_auxiliary_losses_are_warned_of(
-    theirs: str, caplog: pytest.LogCaptureFixture, environment: pytest.MonkeyPatch
-) -> None:
-    _warn_once.cache_clear()
-    for program, criterion, arch in (
-        ("sut-macs", theirs, "sut_tiny"),
-        ("fairseq-train", "cross_entropy_with_auxiliary", "sut_tiny"),
-        ("fairseq-train", "of_a_plugin_that_is_not_there", "sut_tiny"),
-        ("fairseq-train", theirs, "ut_tiny"),
-        ("fairseq-train", theirs, "sut_tiny"),
-    ):
-        assert not caplog.records
-        environment.setattr(_workers.sys, "argv", [program])
-        ARCH_CONFIG_REGISTRY[arch](Namespace(criterion=criterion, cpu=True))
-    (record,) = caplog.records
-    assert record.getMessage().startswith(f"--criterion {theirs} has no auxiliary losses")
 
 
 @pytest.mark.parametrize(

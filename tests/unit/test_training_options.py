@@ -1,0 +1,73 @@
+"""What the start of a training checks, whichever command begins it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fairseq.criterions import CRITERION_REGISTRY
+
+from sut_fairseq._training_options import _warn_once, check_training
+from sut_fairseq.errors import InputError
+
+PLAIN = ["cross_entropy", "label_smoothed_cross_entropy_with_rdrop", "adaptive_loss"]
+
+
+def begin(
+    criterion: str = "cross_entropy_with_auxiliary",
+    experts: int = 1,
+    precision: dict[str, Any] | None = None,
+    **options: Any,
+) -> None:
+    """Begin a training on a CPU, whose options fairseq keeps by group."""
+    cfg = SimpleNamespace(
+        distributed_training=SimpleNamespace(ddp_backend="pytorch_ddp"),
+        checkpoint=SimpleNamespace(
+            no_save_optimizer_state=False, write_checkpoints_asynchronously=False
+        ),
+        common=SimpleNamespace(cpu=True, **(precision or {})),
+        criterion=SimpleNamespace(_name=criterion, **options),
+        model=SimpleNamespace(attention_experts=1, ffn_experts=experts),
+    )
+    kind = CRITERION_REGISTRY[criterion]
+    check_training(cfg, kind.__new__(kind))
+
+
+@pytest.mark.parametrize(
+    ("precision", "options", "sentence"),
+    [
+        ({"fp16": True}, {}, "--fp16 needs a GPU, but there is none or --cpu is given: drop"),
+        ({}, {"cuda_graphs": 8}, "--cuda-graphs needs a GPU, but there is none or --cpu is given"),
+        ({"bf16": True}, {"autocast": "bfloat16"}, "--bf16 and --autocast are different ways"),
+    ],
+)
+def test_precision_that_cannot_be(
+    precision: dict[str, Any], options: dict[str, Any], sentence: str
+) -> None:
+    begin(precision={"bf16": True}, autocast="none", cuda_graphs=0)
+    begin(autocast="bfloat16")
+    with pytest.raises(InputError, match=sentence):
+        begin(precision=precision, **options)
+
+
+def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    _warn_once.cache_clear()
+    for _ in range(2):
+        begin(precision={"amp": True})
+    assert [record.getMessage() for record in caplog.records] == [
+        "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
+        "--autocast bfloat16 instead."
+    ]
+
+
+@pytest.mark.parametrize("theirs", PLAIN)
+def test_experts_without_auxiliary_losses_are_warned_of(
+    theirs: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(experts=4)
+    begin(theirs)
+    assert not caplog.records
+    begin(theirs, experts=4)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"--criterion {theirs} has no auxiliary losses")
