@@ -64,8 +64,8 @@ def build_stack(
     Raises:
         InputError: if an option has a value that is not allowed.
     """
-    side = _side(config, name)
-    _check_halting(config, side)
+    side = _side(config, name, reads_encoder)
+    check(side.num_steps >= 1, f"{name}_layers", "at least 1", side.num_steps)
     build_halting = HALTING.builder(f"{name}_halting", side.halting)
     build_block = BLOCKS.builder(f"{name}_block", side.block)
     _check_experts("ffn", config.ffn_experts, config.ffn_top_k)
@@ -115,24 +115,26 @@ def build_self_attention(config: UniversalTransformerConfig, side: Side) -> Atte
 
 def decoder_embed_dim(config: UniversalTransformerConfig) -> int:
     """Size of a target token's state."""
-    return _side(config, "decoder").embed_dim
+    size: int = _own_or_encoder(config, "decoder", "embed_dim")
+    return size
 
 
-def _side(config: UniversalTransformerConfig, name: Name) -> Side:
-    def own_or_encoder(option: str) -> Any:
-        value = getattr(config, f"{name}_{option}")
-        return getattr(config, f"encoder_{option}") if value is None else value
+def _own_or_encoder(config: UniversalTransformerConfig, name: Name, option: str) -> Any:
+    value = getattr(config, f"{name}_{option}")
+    return getattr(config, f"encoder_{option}") if value is None else value
 
-    embed_dim = own_or_encoder("embed_dim")
-    num_heads = own_or_encoder("attention_heads")
+
+def _side(config: UniversalTransformerConfig, name: Name, reads_encoder: bool) -> Side:
+    embed_dim = _own_or_encoder(config, name, "embed_dim")
+    num_heads = _own_or_encoder(config, name, "attention_heads")
     return Side(
         name=name,
         embed_dim=embed_dim,
-        source_dim=config.encoder_embed_dim,
+        source_dim=config.encoder_embed_dim if reads_encoder else embed_dim,
         num_steps=getattr(config, f"{name}_layers"),
         num_heads=num_heads,
         head_dim=head_dim(config.attention_head_dim, embed_dim, num_heads, name),
-        hidden_dim=own_or_encoder("ffn_embed_dim"),
+        hidden_dim=_own_or_encoder(config, name, "ffn_embed_dim"),
         block=str(getattr(config, f"{name}_block")),
         pre_norm=getattr(config, f"{name}_normalize_before"),
         halting=str(getattr(config, f"{name}_halting")),
@@ -153,14 +155,6 @@ def head_dim(given: int | None, embed_dim: int, num_heads: int, name: Name) -> i
         return embed_dim // num_heads
     check(given >= 1, "attention_head_dim", "at least 1", given)
     return given
-
-
-def _check_halting(config: UniversalTransformerConfig, side: Side) -> None:
-    # Checked here too: with halting off in both stacks, no module would check these options.
-    threshold, epsilon = config.alpha_threshold, config.halting_epsilon
-    check(0 < threshold <= 1, "alpha_threshold", "greater than 0, at most 1", threshold)
-    check(0 < epsilon < 1, "halting_epsilon", "greater than 0, less than 1", epsilon)
-    check(side.num_steps >= 1, f"{side.name}_layers", "at least 1", side.num_steps)
 
 
 def _check_experts(kind: str, num_experts: int, top_k: int) -> None:

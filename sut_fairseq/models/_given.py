@@ -7,10 +7,10 @@ import ast
 import logging
 import sys
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import FairseqConfig
@@ -18,7 +18,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 
-from sut_fairseq._excepthook import is_command
+from sut_fairseq._excepthook import is_command, is_hydra, is_training
 from sut_fairseq.errors import InputError, check
 from sut_fairseq.models._config import UniversalTransformerConfig
 
@@ -30,8 +30,22 @@ _NEAR = 0.7  # `threshold` is nearly `alpha_threshold`
 Options = TypeVar("Options", bound=FairseqDataclass)
 
 
+class _Watched:
+    """Options of a model that know which of them have been read."""
+
+    def __init__(self, options: FairseqDataclass) -> None:
+        self.options = options
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return getattr(self.options, name)
+
+
 def complete(kind: type[Options], given: Any) -> Options:
     """All options of a kind of model; those newer than a checkpoint take their defaults.
+
+    The result also knows what is read of it, for `warn_of_unread`.
 
     Args:
         kind: the model's configuration.
@@ -54,8 +68,39 @@ def complete(kind: type[Options], given: Any) -> Options:
                 check(value >= 1, name, "at least 1", value)
             elif name.endswith("dropout"):
                 check(0 <= value < 1, name, "at least 0 and less than 1", value)
+            elif name == "alpha_threshold":
+                check(0 < value <= 1, name, "greater than 0, at most 1", value)
+            elif name == "halting_epsilon":
+                check(0 < value < 1, name, "greater than 0, less than 1", value)
         setattr(config, name, value)
-    return config
+    return cast(Options, _Watched(config))
+
+
+def warn_of_unread(config: FairseqDataclass) -> None:
+    """Warn of options that a command gives and that nothing has read while the model was built.
+
+    They are not refused, so that a command may change the kinds of a preset or an experiment.
+
+    Args:
+        config: what `complete` returned.
+    """
+    assert isinstance(config, _Watched)
+    for option in fields(config.options):
+        # A default such as ${task.tokens_per_sample} is that of a task's option of the same name.
+        # Embeddings may be separate already, and `_name` is the model's.
+        spared = str(option.default).startswith("${")
+        spared |= option.name in ("separate_embeddings", "_name", *config.read)
+        if not spared and _is_given(option, config.options):
+            flag = f"--{option.name.replace('_', '-')}"
+            logger.warning("%s has no effect on this model with its other options", flag)
+
+
+def _is_given(option: Field[Any], options: FairseqDataclass) -> bool:
+    """Whether a command of fairseq was given an option, beyond what an architecture sets."""
+    if is_hydra():  # it has no architectures
+        return bool(getattr(options, option.name) != option.default)
+    flags = {word.partition("=")[0] for word in sys.argv[1:]} if is_training() else {}
+    return f"--{option.name.replace('_', '-')}" in flags or option.name in _overrides()
 
 
 def _check_type(name: str, types: set[Any], value: object) -> None:
@@ -75,13 +120,8 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
     An override may also be for the task, another model of an ensemble, or fairseq itself. Any name
     that none of these has is warned of, since fairseq's oldest models list their options nowhere.
     """
-    if not is_command():
-        return
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--model-overrides", default="{}")
-    try:
-        given = ast.literal_eval(parser.parse_known_args(sys.argv[1:])[0].model_overrides)
-    except (SyntaxError, ValueError):  # fairseq says so
+    given = _overrides()
+    if not given:
         return
     ours = [*options]
     parts = (registry["dataclass_registry"].values() for registry in REGISTRIES.values())
@@ -91,7 +131,7 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
         *chain(*parts),
     ]
     others = _options_of(of_command)
-    for name in map(str, given):
+    for name in given:
         if name in ours or name in others:
             continue
         near = get_close_matches(name, ours, n=1, cutoff=_NEAR)
@@ -107,6 +147,19 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
             )
 
 
+def _overrides() -> list[str]:
+    """Names of the options in this command's `--model-overrides`."""
+    if not is_command():
+        return []
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--model-overrides", default="{}")
+    try:
+        given = ast.literal_eval(parser.parse_known_args(sys.argv[1:])[0].model_overrides)
+    except (SyntaxError, ValueError):  # fairseq says so
+        return []
+    return [*map(str, given)]
+
+
 def _options_of(groups: Iterable[Any]) -> set[str]:
     """Names of the options in these groups, of which some are no dataclasses."""
     return {option.name for group in groups if is_dataclass(group) for option in fields(group)}
@@ -114,36 +167,11 @@ def _options_of(groups: Iterable[Any]) -> set[str]:
 
 def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:
     """Show what took effect: fairseq ignores an unknown key in --model-overrides."""
+    assert isinstance(config, _Watched)
+    options = vars(config.options)  # a line in the log is no effect
     shown = {
-        title: ", ".join(f"{side} {getattr(config, f'{side}_{option}')}" for side in sides)
+        title: ", ".join(f"{side} {options[f'{side}_{option}']}" for side in sides)
         for title, option in (("steps", "layers"), ("halting", "halting"))
     }
-    shown |= {name: getattr(config, name) for name in ("halting_epsilon", "alpha_threshold")}
+    shown |= {name: options[name] for name in ("halting_epsilon", "alpha_threshold")}
     logger.info("; ".join(f"{name}: {value}" for name, value in {**shown, **others}.items()))
-
-
-def warn_of_unused(config: UniversalTransformerConfig, side: str, kind: str) -> None:
-    """Warn of options that have no effect because the model does not have their side.
-
-    They are not refused, so that checkpoints with such options still load.
-
-    Args:
-        config: all options.
-        side: "encoder" or "decoder", which the model does not have.
-        kind: what the model is, for the log.
-    """
-    usual, other = type(config)(), {"encoder": "decoder", "decoder": "encoder"}[side]
-    names = ["block", "layers", "normalize_before", "halting"]
-    if side == "decoder":  # without an encoder, its sizes are the decoder's defaults
-        names += ["embed_dim", "attention_heads", "ffn_embed_dim"]
-    for name in names:
-        value = getattr(config, f"{side}_{name}")
-        if str(value) != str(getattr(usual, f"{side}_{name}")):
-            logger.warning(
-                "%s_%s %s means nothing for a %s: what counts is %s_%s, %s",
-                *(side, name, value, kind, other, name, getattr(config, f"{other}_{name}")),
-            )
-    if side == "decoder":
-        for name in ("share_all_embeddings", "share_decoder_input_output_embed"):
-            if getattr(config, name):
-                logger.warning("%s means nothing for a %s: it has one embedding", name, kind)

@@ -18,7 +18,7 @@ from sut_fairseq.models._assembly import build_stack, check_looks_nowhere
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import embed, token_embedding
-from sut_fairseq.models._given import complete, log_depth, warn_of_unused
+from sut_fairseq.models._given import complete, log_depth, warn_of_unread
 from sut_fairseq.models.universal_transformer import UniversalTransformerEncoder
 from sut_fairseq.modules.observer import Observer
 
@@ -83,7 +83,6 @@ class EncoderClassifier(Classifier):
         """
         prepare_process()
         cfg = complete(EncoderClassifierConfig, cfg)
-        warn_of_unused(cfg, "decoder", "classifier")
         size = num_labels(task)
         embedding = embed(
             cfg,
@@ -94,7 +93,7 @@ class EncoderClassifier(Classifier):
         check_looks_nowhere(cfg)
         stack = build_stack(cfg, "encoder")
         log_depth(cfg, "encoder", readout=cfg.readout)
-        return cls(
+        model = cls(
             UniversalTransformerEncoder(
                 task.source_dictionary, embedding, stack, cfg.max_source_positions
             ),
@@ -103,6 +102,8 @@ class EncoderClassifier(Classifier):
             training_steps_beyond_length=cfg.training_steps_beyond_length,
             max_positions=(cfg.max_source_positions, cfg.max_target_positions),
         )
+        warn_of_unread(cfg)
+        return model
 
     def forward(
         self,

@@ -22,7 +22,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import check_precision, embed, ties_output, token_embedding
-from sut_fairseq.models._given import complete, log_depth, warn_of_unused
+from sut_fairseq.models._given import complete, log_depth, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.models.universal_transformer import UniversalTransformerDecoder
@@ -95,7 +95,6 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         prepare_process()
         _check_targets(task)
         cfg = complete(LanguageModelConfig, cfg)
-        warn_of_unused(cfg, "encoder", "language model")
         source, target = task.source_dictionary, task.target_dictionary
         embed_dim = decoder_embed_dim(cfg)
         stack = build_stack(cfg, "decoder", reads_encoder=False)
@@ -116,6 +115,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
         longest = cfg.max_target_positions or cfg.tokens_per_sample
         embedding = embed(cfg, tokens, longest, cfg.dropout)
         log_depth(cfg, "decoder")
+        warn_of_unread(cfg)
         model = cls(UniversalTransformerDecoder(target, embedding, stack, projection, longest))
         keep_words(model, source.symbols, target.symbols)
         return model

@@ -2,8 +2,7 @@
 
 # No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
 
-import logging
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
 from fairseq.data import Dictionary
@@ -16,15 +15,13 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
 from sut_fairseq.models._embedding import check_precision
-from sut_fairseq.models._given import complete
+from sut_fairseq.models._given import complete, warn_of_unread
 from sut_fairseq.models._words import check_words, unread
 from sut_fairseq.modules.dropout import Dropout
 from sut_fairseq.modules.recurrent.dnc import DNC
 from sut_fairseq.modules.recurrent.lstm import LSTM
 from sut_fairseq.modules.recurrent.memory import ExternalMemory
 from sut_fairseq.modules.words import Words
-
-logger = logging.getLogger(__name__)
 
 # fairseq knows `Optional[int]` but not `int | None`.
 # ruff: noqa: UP007, UP045
@@ -114,7 +111,7 @@ class RecurrentClassifier(Classifier):
         kind = str(cfg.recurrent_kind)
         check_choice("recurrent_kind", kind, _KINDS)
         check(cfg.encoder_layers >= 1, "encoder_layers", "at least 1", cfg.encoder_layers)
-        return cls(
+        model = cls(
             task.source_dictionary,
             _KINDS[kind](cfg),
             embed_dim=cfg.encoder_embed_dim,
@@ -123,6 +120,8 @@ class RecurrentClassifier(Classifier):
             boundary_tokens=cfg.boundary_tokens,
             max_positions=(cfg.max_source_positions, cfg.max_target_positions),
         )
+        warn_of_unread(cfg)
+        return model
 
     def forward(
         self,
@@ -150,9 +149,6 @@ class RecurrentClassifier(Classifier):
 
 
 def _build_lstm(cfg: RecurrentClassifierConfig) -> LSTM:
-    for option in fields(cfg):
-        if "dnc_" in option.name and getattr(cfg, option.name) != option.default:
-            logger.warning("%s means nothing with --recurrent-kind lstm", option.name)
     return LSTM(
         cfg.encoder_embed_dim,
         cfg.encoder_hidden_size,

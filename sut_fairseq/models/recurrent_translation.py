@@ -16,7 +16,7 @@ from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
 from sut_fairseq.models._axis import Axis, Kind
 from sut_fairseq.models._config import TokenOptions
 from sut_fairseq.models._embedding import Embedding, ties_output, token_embeddings
-from sut_fairseq.models._given import complete
+from sut_fairseq.models._given import complete, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models._recurrent import RecurrentDecoder, RecurrentEncoder
 from sut_fairseq.modules.recurrent.gru import AttendAfter, AttendBefore, GRUEncoder
@@ -121,6 +121,7 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
             cfg.attend,
             cfg.stop_gate,
         )
+        warn_of_unread(cfg)
         model = cls(encoder, decoder)
         keep_words(model, source.symbols, target.symbols)
         return model

@@ -17,7 +17,7 @@ from sut_fairseq.models._assembly import build_self_attention, check_looks_nowhe
 from sut_fairseq.models._axis import Side
 from sut_fairseq.models._config import AttentionOptions, RouterOptions
 from sut_fairseq.models._embedding import check_precision
-from sut_fairseq.models._given import complete
+from sut_fairseq.models._given import complete, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
 from sut_fairseq.modules.contextual_retrieval import RetrievalNetwork
@@ -88,6 +88,7 @@ class ContextualRetrievalModel(Pretrained):
             embed_dim=embed_dim,
             extra_dim=size if cfg.attention_value_dim is None else cfg.attention_value_dim,
         )
+        warn_of_unread(cfg)
         return cls(network)
 
     def forward(self, objects: Tensor, look: Look | None = None) -> tuple[Tensor, dict[str, Any]]:

@@ -20,7 +20,7 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.models._assembly import build_stack, check_translates, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models._embedding import Embedding, check_precision, embed, token_embeddings
-from sut_fairseq.models._given import complete, log_depth
+from sut_fairseq.models._given import complete, log_depth, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
 from sut_fairseq.modules.attention.interface import Memory
@@ -259,6 +259,7 @@ class UniversalTransformerModel(Pretrained, FairseqEncoderDecoderModel):
             cfg.max_target_positions,
         )
         log_depth(cfg, "encoder", "decoder")
+        warn_of_unread(cfg)
         model = cls(encoder, decoder)
         keep_words(model, source.symbols, target.symbols)
         return model

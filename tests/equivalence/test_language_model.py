@@ -142,14 +142,6 @@ def test_embeddings(option: str) -> None:
     assert UniversalTransformerLanguageModel.build_model(config, task).max_positions() == 9
 
 
-def test_options_of_an_encoder_are_named(caplog: pytest.LogCaptureFixture) -> None:
-    language_model(encoder_layers=6)
-    assert "means nothing" not in caplog.text
-    language_model(encoder_layers=6, encoder_halting="stick-breaking")
-    (sentence,) = [one.getMessage() for one in caplog.records if "nothing" in one.getMessage()]
-    assert sentence.startswith("encoder_halting stick-breaking means nothing for a language model")
-
-
 def test_the_two_presets_differ_in_attention_alone() -> None:
     ours, twin = LANGUAGE_MODELS["compositional_lm"], LANGUAGE_MODELS["ut_lm"]
     assert {name for name in ours if ours[name] != twin.get(name)} == {

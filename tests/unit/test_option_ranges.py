@@ -12,8 +12,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 
 import sut_fairseq  # noqa: F401  (registers the models)
 from sut_fairseq.errors import InputError
-from sut_fairseq.models._given import complete, warn_of_unused
-from sut_fairseq.models.encoder_classifier import EncoderClassifierConfig
+from sut_fairseq.models._given import complete
 
 OURS = sorted(
     name for name, model in MODEL_REGISTRY.items() if model.__module__.startswith("sut_fairseq.")
@@ -72,21 +71,3 @@ def test_all_sizes_and_dropouts_are_checked(model: str) -> None:
                 shown = repr(value) if allowed.startswith("a ") else value
                 sentence = f"`{name}` must be {allowed}, but is {shown} instead."
                 assert str(error.value) == sentence
-
-
-def test_options_of_a_side_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
-    config = EncoderClassifierConfig(
-        decoder_halting="act",
-        decoder_layers=99,
-        encoder_layers=5,
-        decoder_ffn_embed_dim=64,
-        share_decoder_input_output_embed=True,
-    )
-    warn_of_unused(config, "decoder", "classifier")
-    assert [record.getMessage() for record in caplog.records] == [
-        "decoder_layers 99 means nothing for a classifier: what counts is encoder_layers, 5",
-        "decoder_halting act means nothing for a classifier: what counts is encoder_halting, none",
-        "decoder_ffn_embed_dim 64 means nothing for a classifier: what counts is "
-        "encoder_ffn_embed_dim, 2048",
-        "share_decoder_input_output_embed means nothing for a classifier: it has one embedding",
-    ]

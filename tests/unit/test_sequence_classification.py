@@ -232,12 +232,6 @@ def test_options_of_the_dnc_reach_it() -> None:
     assert (memory.masked, memory.erased, memory.sharpened) == (False, False, False)
 
 
-def test_options_of_the_dnc_without_it(caplog: pytest.LogCaptureFixture) -> None:
-    recurrent(no_dnc_erasure=True)
-    warned = {record.getMessage().partition(" means nothing with ")[0] for record in caplog.records}
-    assert "no_dnc_erasure" in warned and "no_dnc_masking" not in warned
-
-
 def test_nothing_to_read() -> None:
     with pytest.raises(InputError, match="take empty lines out of the data, or train with"):
         recurrent()(sources())  # the second sentence is begin and end alone
