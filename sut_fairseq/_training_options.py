@@ -32,6 +32,11 @@ def check_training(cfg: Any, criterion: object) -> None:
     """
     check_parallelism(cfg.distributed_training, cfg.checkpoint)
     check_precision(cfg.common, cfg.criterion)
+    if cfg.common.quantization_config_path is not None:
+        raise InputError(
+            "--quantization-config-path replaces layers during the training, and fairseq can load "
+            "no checkpoint with such layers: leave the option out."
+        )
     _warn_of_plain_criterion(cfg, criterion)
 
 

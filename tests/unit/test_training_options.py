@@ -17,7 +17,7 @@ PLAIN = ["cross_entropy", "label_smoothed_cross_entropy_with_rdrop", "adaptive_l
 def begin(
     criterion: str = "cross_entropy_with_auxiliary",
     experts: int = 1,
-    precision: dict[str, Any] | None = None,
+    common: dict[str, Any] | None = None,
     **options: Any,
 ) -> None:
     """Begin a training on a CPU, whose options fairseq keeps by group."""
@@ -26,7 +26,7 @@ def begin(
         checkpoint=SimpleNamespace(
             no_save_optimizer_state=False, write_checkpoints_asynchronously=False
         ),
-        common=SimpleNamespace(cpu=True, **(precision or {})),
+        common=SimpleNamespace(**{"cpu": True, "quantization_config_path": None, **(common or {})}),
         criterion=SimpleNamespace(_name=criterion, **options),
         model=SimpleNamespace(attention_experts=1, ffn_experts=experts),
     )
@@ -35,26 +35,25 @@ def begin(
 
 
 @pytest.mark.parametrize(
-    ("precision", "options", "sentence"),
+    ("common", "options", "sentence"),
     [
         ({"fp16": True}, {}, "--fp16 needs a GPU, but there is none or --cpu is given: drop"),
         ({}, {"cuda_graphs": 8}, "--cuda-graphs needs a GPU, but there is none or --cpu is given"),
         ({"bf16": True}, {"autocast": "bfloat16"}, "--bf16 and --autocast are different ways"),
+        ({"quantization_config_path": "a.yaml"}, {}, "fairseq can load no checkpoint with such"),
     ],
 )
-def test_precision_that_cannot_be(
-    precision: dict[str, Any], options: dict[str, Any], sentence: str
-) -> None:
-    begin(precision={"bf16": True}, autocast="none", cuda_graphs=0)
+def test_what_cannot_be(common: dict[str, Any], options: dict[str, Any], sentence: str) -> None:
+    begin(common={"bf16": True}, autocast="none", cuda_graphs=0)
     begin(autocast="bfloat16")
     with pytest.raises(InputError, match=sentence):
-        begin(precision=precision, **options)
+        begin(common=common, **options)
 
 
 def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     _warn_once.cache_clear()
     for _ in range(2):
-        begin(precision={"amp": True})
+        begin(common={"amp": True})
     assert [record.getMessage() for record in caplog.records] == [
         "--amp has no effect on a CPU: the model computes in float32; drop it, or give "
         "--autocast bfloat16 instead."
