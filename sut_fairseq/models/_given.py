@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import Field, fields, is_dataclass
 from difflib import get_close_matches
 from itertools import chain
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, get_args
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import FairseqConfig
@@ -33,13 +33,9 @@ Options = TypeVar("Options", bound=FairseqDataclass)
 class _Watched:
     """Options of a model that know which of them have been read."""
 
-    def __init__(self, options: FairseqDataclass) -> None:
-        self.options = options
-        self.read: set[str] = set()
-
-    def __getattr__(self, name: str) -> Any:
-        self.read.add(name)
-        return getattr(self.options, name)
+    def __getattribute__(self, name: str) -> Any:
+        object.__getattribute__(self, "__dict__").setdefault("_read", set()).add(name)
+        return object.__getattribute__(self, name)
 
 
 def complete(kind: type[Options], given: Any) -> Options:
@@ -55,11 +51,11 @@ def complete(kind: type[Options], given: Any) -> Options:
         InputError: if a value is not of its option's type, or if any size or dropout is out of
             range, or if a command of fairseq was given a misspelt option in `--model-overrides`.
     """
-    config = kind()
+    defaults, values = kind(), {}
     _refuse_misspelt(option.name for option in fields(kind))
     for option in fields(kind):
         name = option.name
-        value = getattr(given, name, getattr(config, name))
+        value = getattr(given, name, getattr(defaults, name))
         types = {option.type, *get_args(option.type)}
         if value is not None or type(None) not in types:
             _check_type(name, types, value)
@@ -72,8 +68,9 @@ def complete(kind: type[Options], given: Any) -> Options:
                 check(0 < value <= 1, name, "greater than 0, at most 1", value)
             elif name == "halting_epsilon":
                 check(0 < value < 1, name, "greater than 0, less than 1", value)
-        setattr(config, name, value)
-    return cast(Options, _Watched(config))
+        values[name] = value
+    watched: type[Options] = type(kind.__name__, (_Watched, kind), {})
+    return watched(**values)
 
 
 def warn_of_unread(config: FairseqDataclass) -> None:
@@ -84,21 +81,22 @@ def warn_of_unread(config: FairseqDataclass) -> None:
     Args:
         config: what `complete` returned.
     """
-    assert isinstance(config, _Watched)
-    for option in fields(config.options):
+    options = vars(config)
+    read = options["_read"]
+    for option in fields(config):
         # A default such as ${task.tokens_per_sample} is that of a task's option of the same name.
         # Embeddings may be separate already, and `_name` is the model's.
         spared = str(option.default).startswith("${")
-        spared |= option.name in ("separate_embeddings", "_name", *config.read)
-        if not spared and _is_given(option, config.options):
+        spared |= option.name in ("separate_embeddings", "_name", *read)
+        if not spared and _is_given(option, options[option.name]):
             flag = f"--{option.name.replace('_', '-')}"
             logger.warning("%s has no effect on this model with its other options", flag)
 
 
-def _is_given(option: Field[Any], options: FairseqDataclass) -> bool:
+def _is_given(option: Field[Any], value: object) -> bool:
     """Whether a command of fairseq was given an option, beyond what an architecture sets."""
     if is_hydra():  # it has no architectures
-        return bool(getattr(options, option.name) != option.default)
+        return value != option.default
     flags = {word.partition("=")[0] for word in sys.argv[1:]} if is_training() else {}
     return f"--{option.name.replace('_', '-')}" in flags or option.name in _overrides()
 
@@ -167,8 +165,7 @@ def _options_of(groups: Iterable[Any]) -> set[str]:
 
 def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:
     """Show what took effect: fairseq ignores an unknown key in --model-overrides."""
-    assert isinstance(config, _Watched)
-    options = vars(config.options)  # a line in the log is no effect
+    options = vars(config)  # a line in the log is no effect
     shown = {
         title: ", ".join(f"{side} {options[f'{side}_{option}']}" for side in sides)
         for title, option in (("steps", "layers"), ("halting", "halting"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,12 +98,12 @@ def test_given_to_hydra(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
 def test_a_kind_of_another_package(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it reads has an effect."""
+    """What it reads has an effect; it may copy the options, as they are a dataclass."""
     content = AXES["attention-positions"].kinds["none"].build
     monkeypatch.setattr(AXES["attention-positions"], "kinds", {})
     register_kind(
         "attention-positions", "own", "its own",
-        lambda config, side: config.attention_buckets and content(config, side),
+        lambda config, side: content(replace(config), side),
     )  # fmt: skip
     monkeypatch.setattr(sys, "argv", ["fairseq-train", "--attention-buckets", "3"])
     build("contextual_retrieval", attention_positions="own", attention_buckets=3)
