@@ -16,7 +16,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
 from sut_fairseq.experiments.evaluating import CHECKPOINTS, SCORE, Evaluated, read_evaluations
 from sut_fairseq.experiments.provenance import stamp_of
-from sut_fairseq.experiments.reading import read
+from sut_fairseq.experiments.reading import is_file, read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import details, markdown_table
 from sut_fairseq.inference.files import ModelFiles
@@ -135,7 +135,7 @@ def _model(
         size = f", {record.size}" if record.size else ""
         without = f", without {record.without}" if record.without else ""
         # The user's own file is named without its folders.
-        own = record.experiment.endswith(".yaml")
+        own = is_file(record.experiment)
         name = Path(record.experiment).name if own else record.experiment
         yield "Experiment", f"{name}: {record.model}{size}{without}"
     tensors = {

@@ -277,6 +277,18 @@ def test_the_card_counts_parameters_only() -> None:
     assert f"- Parameters: {sum(one.numel() for one in model.parameters()):,}\n" in card
 
 
+@pytest.mark.parametrize("ending", ["yaml", "yml"])
+def test_the_card_names_the_users_file_without_its_folders(ending: str, tmp_path: Path) -> None:
+    record = Record(
+        experiment=str(tmp_path / f"mine.{ending}"), model="sut", size="small", seed=3,
+        data=Data(folder="elsewhere"), trainings={"": {}},
+    )  # fmt: skip
+    records.write_record(tmp_path, record)
+    files = ModelFiles(tmp_path / "checkpoints" / "checkpoint_best.pt", tmp_path, "de", "en")
+    card = model_card(files, {"model": {}}, name="a")
+    assert f"- Experiment: mine.{ending}: sut, small\n" in card
+
+
 def test_card_of_a_run(trained: Path, data: Path, tmp_path: Path) -> None:
     """Data, scores with their signatures, and thresholds against MACs come from its records."""
     run_folder = tmp_path / "run"
