@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sut_fairseq.checkpoints.reading import first_not_finite
+from sut_fairseq.checkpoints.reading import first_not_finite, load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.checkpoints.writing import shared_memory
-from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import CheckpointInfo
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.precision import exact, exact_dtype

@@ -1,4 +1,4 @@
-"""Shared code of the console commands: clear errors, JSON output and loading of checkpoints."""
+"""Shared code of the console commands: clear errors, common options, JSON output."""
 
 from __future__ import annotations
 
@@ -13,17 +13,7 @@ from typing import Any
 from fairseq.utils import import_user_module
 
 from sut_data import command_line
-from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.errors import InputError
-
-__all__ = [
-    "add_languages",
-    "add_user_dir",
-    "for_json",
-    "load_checkpoint",
-    "print_json",
-    "run_command",
-]
 
 _QUIET = ("fairseq", "sut_fairseq", "matplotlib")
 

@@ -16,7 +16,7 @@ from sut_fairseq.analysis.page.document import FORMAT, model_record, sentences_r
 from sut_fairseq.analysis.page.split import depth_record, expert_record
 from sut_fairseq.analysis.page.training import training_record
 from sut_fairseq.analysis.sentences import Reader, Sentence
-from sut_fairseq.cli._command import load_checkpoint
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli._selection import describe
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import curves

@@ -18,8 +18,9 @@ from sut_data.files import check_writable
 from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli._averaging import average_checkpoints
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._selection import (
     CheckpointInfo,
     choose_best,

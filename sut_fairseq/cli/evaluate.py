@@ -22,8 +22,9 @@ from sut_fairseq.analysis.complexity import count, without_padding
 from sut_fairseq.analysis.countable import check_model
 from sut_fairseq.analysis.depth import check_thresholds, check_uses_threshold, set_threshold
 from sut_fairseq.analysis.evaluation import Outcome
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli import _evaluation_output
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu

@@ -21,14 +21,9 @@ from sut_fairseq.analysis import trained, untrained
 from sut_fairseq.analysis.complexity import Complexity, count, without_padding
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
 from sut_fairseq.analysis.depth import check_uses_threshold, skipped
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
-from sut_fairseq.cli._command import (
-    add_languages,
-    add_user_dir,
-    load_checkpoint,
-    print_json,
-    run_command,
-)
+from sut_fairseq.cli._command import add_languages, add_user_dir, print_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
 from sut_fairseq.models.retrieval_network import ContextualRetrievalModel

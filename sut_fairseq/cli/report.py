@@ -19,9 +19,10 @@ from sut_fairseq.analysis import average_steps, evaluation, trained
 from sut_fairseq.analysis.depth import check_uses_threshold
 from sut_fairseq.analysis.page.document import thresholds_of
 from sut_fairseq.analysis.sentences import Reader, Sentence
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.cli import _page, _report_pictures, _retrieval_report
-from sut_fairseq.cli._command import load_checkpoint, run_command
+from sut_fairseq.cli._command import run_command
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli._report_document import make_document
 from sut_fairseq.cli._report_options import SPLIT, check_options, fill_in_defaults, make_parser

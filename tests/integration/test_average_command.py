@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sut_fairseq.cli._command import load_checkpoint
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli.exact_match import main as exact_match
 from tests.integration.commands import on_cpu, run, words
 

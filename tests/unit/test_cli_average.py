@@ -13,8 +13,8 @@ import torch
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from torch import Tensor
 
+from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli._averaging import _SETTINGS, ParameterAverage
-from sut_fairseq.cli._command import load_checkpoint
 from sut_fairseq.cli._selection import read_validation_log
 from sut_fairseq.cli.average import main
 

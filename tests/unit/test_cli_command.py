@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from sut_fairseq.cli._command import load_checkpoint, print_json, run_command
+from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.cli._command import print_json, run_command
 from sut_fairseq.cli.user_dir import main as user_dir
 from sut_fairseq.errors import InputError
 
