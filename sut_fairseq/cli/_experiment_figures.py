@@ -15,6 +15,7 @@ from sut_fairseq.experiments.claims import Found, Verdict
 from sut_fairseq.experiments.commands import written
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Evaluations, Group
+from sut_fairseq.experiments.running import PROGRAM_NAME
 from sut_fairseq.experiments.schema import MEASURES
 from sut_fairseq.experiments.summaries import Table
 
@@ -30,7 +31,7 @@ _COLORS = {
 }
 
 
-@missing_glyphs_named("sut-experiment")
+@missing_glyphs_named(PROGRAM_NAME)
 def draw_table(table: Table, path: Path) -> None:
     """Draw a summary: mean and deviation by group, beside the paper's."""
     from sut_fairseq.analysis import summary_plots
@@ -51,7 +52,7 @@ def draw_table(table: Table, path: Path) -> None:
         summary_plots.draw(lines, table.groups, title, table.measure.replace("`", ""), partial)
 
 
-@missing_glyphs_named("sut-experiment")
+@missing_glyphs_named(PROGRAM_NAME)
 def draw_matrix(table: grid_results.Table, path: Path) -> None:
     """Draw the scores of the matrix."""
     from sut_fairseq.analysis import heat_map
@@ -67,7 +68,7 @@ def draw_matrix(table: grid_results.Table, path: Path) -> None:
         )
 
 
-@missing_glyphs_named("sut-experiment")
+@missing_glyphs_named(PROGRAM_NAME)
 def draw_claims(found: Sequence[Found], path: Path) -> bool:
     """Draw the results in per cent of claims that have runs, beside the papers'.
 
@@ -104,7 +105,7 @@ def _words(verdict: Verdict) -> str:
     return verdict.value.partition(" ")[2]
 
 
-@missing_glyphs_named("sut-experiment")
+@missing_glyphs_named(PROGRAM_NAME)
 def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     """Plot the metric that selects checkpoints against updates, on all held-out sets.
 
@@ -156,7 +157,7 @@ def _in_order_of_colors(groups: Sequence[Group], names: Sequence[str]) -> list[s
     return [name for round in zip_longest(*by_model) for name in round if name is not None]
 
 
-@missing_glyphs_named("sut-experiment")
+@missing_glyphs_named(PROGRAM_NAME)
 def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     """Plot threshold sweeps: score and seconds against skipped steps, mean over seeds.
 

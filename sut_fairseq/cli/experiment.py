@@ -41,11 +41,11 @@ from sut_fairseq.experiments import (
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.csv_files import write_csv
 from sut_fairseq.experiments.provenance import Data
+from sut_fairseq.experiments.running import PROGRAM_NAME
 from sut_fairseq.experiments.runs import Change, Run, name_of_run
 from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.settings import Choice, check_choice_of
 
-NAME = "sut-experiment"
 _RUNS = Path("runs")
 _SMALL = "small"  # the size for machines without a GPU, where an experiment has one
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     line = list(sys.argv[1:] if argv is None else argv)
     resumes = line[:1] in (["prepare"], ["train"], ["matrix"])
     interrupted = "interrupted; goes on with the same command." if resumes else STOPPED
-    return run_command(NAME, lambda: _main(line), interrupted)
+    return run_command(PROGRAM_NAME, lambda: _main(line), interrupted)
 
 
 def _main(line: list[str]) -> None:
@@ -70,7 +70,7 @@ def _main(line: list[str]) -> None:
 
 def make_parser() -> Parser:
     """Return the command line."""
-    return _experiment_parser.build(NAME)
+    return _experiment_parser.build(PROGRAM_NAME)
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -108,7 +108,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
     usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
     size = [] if usual else ["--size", _SMALL]
     named = shlex.join([arguments.name, *size, "--data", str(folder)])
-    print(f"train on it: {NAME} train {named}")
+    print(f"train on it: {PROGRAM_NAME} train {named}")
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -123,10 +123,10 @@ def _train(arguments: argparse.Namespace) -> None:
     runs = []
     several = len(choices) * len(arguments.seeds) > 1
     _check_out(arguments.out, several)
+    called = _called(experiment)
     for choice in choices:
         for seed in dict.fromkeys(arguments.seeds):
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
-            called = _called(experiment)
             runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
     change = Change.LENGTH if arguments.change_length else Change.NOTHING
     if arguments.change_settings:
@@ -141,7 +141,7 @@ def _train(arguments: argparse.Namespace) -> None:
         return
     train(runs, arguments, clock(), change=change)
     for run in runs:
-        print(f"evaluate it: {NAME} evaluate {shlex.quote(str(run.folder))}")
+        print(f"evaluate it: {PROGRAM_NAME} evaluate {shlex.quote(str(run.folder))}")
 
 
 def _called(experiment: Experiment) -> str:
@@ -170,8 +170,8 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
             return Data(folder=str(folder.resolve()))
         split = f" --split {arguments.split}" if arguments.split else ""
         raise InputError(
-            f"there is no folder {folder}: make it with `{NAME} prepare {arguments.name}{split}`, "
-            "or name another one with --data."
+            f"there is no folder {folder}: make it with `{PROGRAM_NAME} prepare "
+            f"{arguments.name}{split}`, or name another one with --data."
         )
     data = provenance.describe_data(folder.resolve())
     if arguments.data is None:
