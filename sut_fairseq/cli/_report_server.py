@@ -129,8 +129,6 @@ class Server:
 
 
 class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    allow_reuse_address = True
     owner: Server
 
     def handle_error(self, request: Any, client_address: Any) -> None:
