@@ -13,6 +13,7 @@ from typing import Any
 
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
+from sut_fairseq.inference.translated import updates_of
 
 # The names fairseq-train gives, the most informative first: a checkpoint saved under several names
 # is listed under the first.
@@ -62,13 +63,12 @@ def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
     in `extra_state["metrics"]["valid"]` accumulate over all validations of the run.
     """
     extra = state.get("extra_state") or {}
-    history = state.get("optimizer_history") or [{}]
     iterator = extra.get("train_iterator") or {}
     epoch = iterator.get("epoch")
     if epoch is not None and iterator.get("iterations_in_epoch") == 0:
         # At the end of an epoch fairseq stores where to continue: the start of the next one.
         epoch = max(1, epoch - 1)
-    updates = int(history[-1].get("num_updates", 0))
+    updates = updates_of(state) or 0
     value = extra.get("val_loss")
     # The training time in seconds is a float with all its digits, different for every save.
     time = extra.get("previous_training_time")

@@ -30,6 +30,7 @@ from sut_fairseq.cli._selection import (
     with_metric,
 )
 from sut_fairseq.errors import InputError
+from sut_fairseq.inference.translated import averaged_in
 from sut_fairseq.modules.trained_words import split_words
 
 
@@ -89,7 +90,7 @@ def average(arguments: argparse.Namespace) -> Report:
     else:
         found = find_checkpoints(Path(arguments.folder))
         # Averages of earlier calls are not candidates, whatever a log says of their updates.
-        averages = [one for one in found if _is_average(one)]
+        averages = [one for one in found if averaged_in(load_checkpoint(one, lazy=True))]
         paths = [one for one in found if one not in averages]
     check_writable(output, "--output")
     if realpath(output) in map(realpath, paths):
@@ -156,11 +157,6 @@ def _choose(arguments: argparse.Namespace, infos: list[CheckpointInfo], output: 
         names = ", ".join(path.name for path in unusable)
         report.notes.append(f"passed over, without a value of {best[0].metric}: {names}")
     return report
-
-
-def _is_average(path: Path) -> bool:
-    state = load_checkpoint(path, lazy=True)
-    return bool((state.get("extra_state") or {}).get("averaged_from"))
 
 
 def _scan(paths: Sequence[Path]) -> list[CheckpointInfo]:
