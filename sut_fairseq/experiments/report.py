@@ -189,13 +189,8 @@ def _results(
         columns.append(["paper", *numbers])
     for name, cost in costs.items():
         columns.append([name, *(cost.get(row.group, "") for row in rows)])
-    table = markdown_table(list(zip(*columns)))
-    return f"{_how(asked)}, {MEASURES[measure]}:\n\n{table}"
-
-
-def _how(asked: Asked) -> str:
-    """A description of an evaluation."""
-    return ", ".join([f"Set `{asked.subset}`", *details(asked)])
+    about = ", ".join([f"Set `{asked.subset}`", *details(asked), MEASURES[measure]])
+    return f"{about}:\n\n{markdown_table(list(zip(*columns)))}"
 
 
 def details(asked: Asked) -> list[str]:
