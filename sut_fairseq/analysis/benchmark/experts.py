@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sut_fairseq.analysis.benchmark.peers import TOLERANCE, options_of
+from sut_fairseq.analysis.benchmark.peers import TOLERANCE, options_of, roundest
 from sut_fairseq.analysis.benchmark.report import Report, refuse_changed, size
 from sut_fairseq.analysis.benchmark.steps import layer_step
 from sut_fairseq.analysis.benchmark.timing import Conditions, measure
@@ -76,14 +76,9 @@ class Sizes:
 
     @property
     def equal_hidden_dim(self) -> int:
-        """Hidden size of a dense layer with the MACs of a mixture, within 1 % if there is one.
-
-        The roundest such size, because hardware prefers round sizes.
-        """
+        """Hidden size of a dense layer with the MACs of a mixture, within 1 % if there is one."""
         exact = self.mixture_macs / (2 * self.embed_dim)
-        sizes = [multiple * round(exact / multiple) for multiple in (64, 32, 16, 8, 4, 2)]
-        near = (size for size in sizes if abs(size - exact) <= TOLERANCE * exact)
-        return next(near, max(1, round(exact)))
+        return roundest(exact, TOLERANCE * exact) or max(1, round(exact))
 
 
 class _ScatterMoE(nn.Module):

@@ -25,16 +25,16 @@ TOLERANCE = 0.01  # relative difference of MACs that count as equal
 
 
 def own_model(
-    arch: str, vocab_size: int, flags: Sequence[str] = (), *, name: str = "--arch"
+    arch: str, vocab_size: int, flags: Sequence[str] = ()
 ) -> tuple[UniversalTransformerModel, SimpleNamespace]:
     """An untrained model of this package, in which nothing halts; see `untrained.build`.
 
     Raises:
         InputError: if the architecture is not one of this package.
     """
-    model, task = build(arch, vocab_size, flags, name=name, command=COMMAND)
+    model, task = build(arch, vocab_size, flags, command=COMMAND)
     own = isinstance(model, UniversalTransformerModel)
-    check(own, name, "an encoder-decoder of this package (e.g. sut_base, ut_base)", arch)
+    check(own, "--arch", "an encoder-decoder of this package (e.g. sut_base, ut_base)", arch)
     return model, task
 
 
@@ -67,6 +67,13 @@ def plain_criterion(task: Any) -> nn.Module:
     return LabelSmoothedCrossEntropyCriterion(
         task, sentence_avg=False, label_smoothing=_LABEL_SMOOTHING
     )
+
+
+def roundest(exact: float, tolerance: float) -> int | None:
+    """The roundest positive number that is close enough, because hardware prefers round sizes."""
+    multiples = (64, 32, 16, 8, 4, 2, 1)
+    sizes = (multiple * max(1, round(exact / multiple)) for multiple in multiples)
+    return next((size for size in sizes if abs(size - exact) <= tolerance), None)
 
 
 def macs_of_pair(model: nn.Module, task: Any, *, src_len: int, tgt_len: int) -> int:
@@ -118,15 +125,13 @@ def equal_transformer(
     few, many = (macs_of_pair(transformer(size), task, **lengths) for size in (64, 128))
     slope = (many - few) / 64
     exact = 64 + (wanted - few) / slope
-    # The roundest number that comes close enough, because hardware prefers round sizes.
-    for multiple in (64, 32, 16, 8, 4, 2, 1):
-        hidden_dim = multiple * max(1, round(exact / multiple))
-        if abs(hidden_dim - exact) * slope <= TOLERANCE * wanted:
-            return transformer(hidden_dim), hidden_dim
-    raise InputError(
-        f"`--arch` must have at least the {few - 63 * slope:,.0f} MACs that a Transformer of its "
-        f"width and depth has for a sentence pair, but has {wanted:,} instead."
-    )
+    hidden_dim = roundest(exact, TOLERANCE * wanted / slope)
+    if hidden_dim is None:
+        raise InputError(
+            f"`--arch` must have at least the {few - 63 * slope:,.0f} MACs that a Transformer of "
+            f"its width and depth has for a sentence pair, but has {wanted:,} instead."
+        )
+    return transformer(hidden_dim), hidden_dim
 
 
 def _flags(model: UniversalTransformerModel, hidden_dim: int, heads: int) -> list[str]:
