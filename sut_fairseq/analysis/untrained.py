@@ -72,16 +72,14 @@ def build(
     if kind is ContextualRetrievalModel:
         raise InputError(READS_NUMBERS)
     check_kind(kind)
-    dictionary = Dictionary()
+    special = Dictionary().nspecial
     check(
-        len(dictionary) < vocab_size <= _MAX_VOCAB_SIZE,
+        special < vocab_size <= _MAX_VOCAB_SIZE,
         "--vocab-size",
-        f"greater than the number of special symbols ({len(dictionary)}) and at most "
-        f"{_MAX_VOCAB_SIZE:,}",
+        f"greater than the number of special symbols ({special}) and at most {_MAX_VOCAB_SIZE:,}",
         vocab_size,
     )
-    for word in range(vocab_size - len(dictionary)):
-        dictionary.add_symbol(str(word))
+    dictionary = numbered(vocab_size)
     if alpha_threshold is not None:
         flags = [*flags, "--alpha-threshold", str(alpha_threshold)]
 
@@ -119,6 +117,14 @@ def build(
     if alpha_threshold is None:
         never_halt(model)
     return model, task
+
+
+def numbered(size: int) -> Dictionary:
+    """A dictionary whose words are numbers; the special symbols count among its `size` entries."""
+    dictionary = Dictionary()
+    for word in range(size - len(dictionary)):
+        dictionary.add_symbol(str(word))
+    return dictionary
 
 
 def _check_of_model(kind: type[Any], parser: ArgumentParser, flags: Sequence[str]) -> None:

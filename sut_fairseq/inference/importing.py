@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 import sut_fairseq  # noqa: F401  (registers the model)
+from sut_fairseq.analysis.untrained import numbered
 from sut_fairseq.checkpoints.published import Translation, translate
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
@@ -197,7 +198,7 @@ def _dictionaries(translation: Translation, files: ModelFiles | None) -> Sequenc
         for side in ("encoder", "decoder")
     ]
     if files is None:
-        return [_numbered(size) for size in sizes]
+        return [numbered(size) for size in sizes]
     found = files.load_dictionaries()
     for size, dictionary, path in zip(sizes, found, files.dictionaries):
         if len(dictionary) != size:
@@ -206,10 +207,3 @@ def _dictionaries(translation: Translation, files: ModelFiles | None) -> Sequenc
                 f"the model has {size:,}: name the data folder that it was trained on with --data."
             )
     return found
-
-
-def _numbered(size: int) -> Dictionary:
-    dictionary = Dictionary()
-    for word in range(size - len(dictionary)):
-        dictionary.add_symbol(str(word))
-    return dictionary
