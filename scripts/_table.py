@@ -6,16 +6,14 @@ import json
 import sys
 from pathlib import Path
 
+from sut_data.tables import table
+
 
 def main() -> None:
     run, thresholds = Path(sys.argv[1]), sys.argv[2:]
     header = (
-        "alpha_threshold",
-        "exact match",
-        "encoder depth",
-        "decoder depth",
-        "skipped",
-        "MACs per sentence",
+        *("alpha_threshold", "exact match", "encoder depth", "decoder depth"),
+        *("skipped", "MACs per sentence"),
     )
     rows: list[tuple[str, ...]] = [header]
     for threshold in thresholds:
@@ -30,9 +28,7 @@ def main() -> None:
                 f"{macs['macs_full'] / 1e6:.2f} M",
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    for row in rows:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths)))
+    print(table(rows, ">"))
     print(
         "Exact match is that of greedy search. Depth (steps per token), the share of block\n"
         "computations skipped and MACs (attention products included) are those of the model run\n"
