@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from sut_fairseq.analysis.map_layout import TITLE, Axes, Figure
+from sut_fairseq.analysis.drawing import Axes, Figure
+from sut_fairseq.analysis.map_layout import TITLE
 from sut_fairseq.analysis.retrieval import Choices
 
 _TITLES = {"all": "all combinations", "shown": "shown in training", "held_out": "held out"}

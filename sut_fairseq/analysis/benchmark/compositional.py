@@ -99,12 +99,12 @@ def steps(
     }
     return {
         name: layer_step(
-            module,
+            module.to(device),
             states,
             gradients[shape.num_searches * shape.head_dim if name == VALUES else shape.embed_dim],
             conditions,
         )
-        for name, module in ((name, module.to(device)) for name, module in modules.items())
+        for name, module in modules.items()
     }
 
 

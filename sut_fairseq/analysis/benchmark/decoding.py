@@ -77,7 +77,6 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         tgt_len=sizes.tgt_len + 1,
         sentences=sizes.sentences,
     )
-    del batch["prev_output_tokens"]
     batches = [_on_device({"net_input": batch}, conditions)]
     options = dict(
         beam_size=sizes.beam, max_len_b=sizes.tgt_len, min_len=sizes.tgt_len, max_len_a=0
