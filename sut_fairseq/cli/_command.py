@@ -74,11 +74,11 @@ def add_user_dir(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_languages(parser: argparse._ActionsContainer) -> None:
-    """Add `--source-lang` and `--target-lang`, by default those of a training."""
+def add_languages(parser: argparse._ActionsContainer, default: str = "as in training") -> None:
+    """Add `--source-lang` and `--target-lang`; `default` says what they are where not given."""
     for side in ("source", "target"):
         parser.add_argument(
-            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: as in training)"
+            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: {default})"
         )
 
 

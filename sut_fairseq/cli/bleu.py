@@ -16,7 +16,7 @@ from sut_data.command_line import Parser
 from sut_data.tables import table
 from sut_data.text.tokenization import TextSide, load_tokenization
 from sut_data.waiting import waiting
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli._command import add_languages, print_json, run_command
 from sut_fairseq.cli._generated import (
     count_sentences,
     find_languages,
@@ -219,10 +219,7 @@ def make_parser() -> Parser:
         metavar="SPLIT",
         help="set that was translated (default: %(default)s)",
     )
-    for side in ("source", "target"):
-        parser.add_argument(
-            f"--{side}-lang", metavar="LANG", help=f"{side} language (default: from file names)"
-        )
+    add_languages(parser, "from the file names")
     parser.add_argument(
         "--json", action="store_true", help="print all scores and signatures as JSON"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, refuse, whole_number
 from sut_data.text.tokenization import load_tokenization
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli._command import add_languages, print_json, run_command
 from sut_fairseq.cli._generated import (
     count_sentences,
     find_languages,
@@ -48,12 +48,7 @@ def make_parser() -> Parser:
         metavar="SPLIT",
         help="set that was translated (default: test)",
     )
-    parser.add_argument(
-        "--source-lang", metavar="SRC", help="source language (default: from the file names)"
-    )
-    parser.add_argument(
-        "--target-lang", metavar="TGT", help="target language (default: from the file names)"
-    )
+    add_languages(parser, "from the file names")
     parser.add_argument(
         "--json",
         action="store_true",
