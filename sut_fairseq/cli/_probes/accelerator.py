@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 
-def main() -> int:
-    """Print one JSON document; returns the exit code."""
+def main() -> None:
+    """Print one JSON document."""
     product = torch.ones(8, 8) @ torch.ones(8, 8)
     if product.sum() != 512:
         sys.exit("a product of matrices is wrong")
@@ -24,7 +24,6 @@ def main() -> int:
         "problem": "" if gpus or not torch.version.cuda else _why_not(),
     }
     print(json.dumps(document))
-    return 0
 
 
 def _why_not() -> str:
@@ -60,4 +59,4 @@ def _gpu(number: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
