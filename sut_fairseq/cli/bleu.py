@@ -14,7 +14,7 @@ from sacrebleu.metrics.base import Metric
 
 from sut_data.command_line import Parser
 from sut_data.tables import table
-from sut_data.text.tokenization import TextSide, load_tokenization
+from sut_data.text.tokenization import TextSide, load_direction
 from sut_data.waiting import waiting
 from sut_fairseq.cli._command import add_languages, print_json, run_command
 from sut_fairseq.cli._generated import (
@@ -171,7 +171,7 @@ def score_file(
             is damaged.
     """
     expected = count_sentences(data, subset, source_lang, target_lang)
-    _, target = find_languages(data, source_lang, target_lang)
+    source, target = find_languages(data, source_lang, target_lang)
     pairs = read_generated(generated, expected)
     text = Path(data) / "text"
     prepared = read_lines(text / f"{subset}.{target}", expected)
@@ -183,8 +183,8 @@ def score_file(
     raw = None
     if not stamp_of(Path(data)).get("made_from", {}).get("tokenized"):  # then nothing is raw
         raw = read_lines(text / f"{subset}.raw.{target}", expected)
-    sides = load_tokenization(Path(data))
-    return score_translations(pairs, prepared, raw, sides.get(str(target), sides["tgt"]))
+    _, side = load_direction(Path(data), str(source), str(target))
+    return score_translations(pairs, prepared, raw, side)
 
 
 def _short(line: str) -> str:

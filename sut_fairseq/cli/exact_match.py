@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sut_data.command_line import Parser, refuse, whole_number
-from sut_data.text.tokenization import load_tokenization
+from sut_data.text.tokenization import load_direction
 from sut_fairseq.cli._command import add_languages, print_json, run_command
 from sut_fairseq.cli._generated import (
     count_sentences,
@@ -88,12 +88,11 @@ def _check_references(references: Sequence[str], arguments: argparse.Namespace) 
         InputError: if they are not.
     """
     data, subset = Path(arguments.data), arguments.gen_subset or "test"
-    _, target = find_languages(data, arguments.source_lang, arguments.target_lang)
+    source, target = find_languages(data, arguments.source_lang, arguments.target_lang)
     lines = read_lines(data / "text" / f"{subset}.{target}", len(references))
     if lines is None:
         return
-    sides = load_tokenization(data)
-    side = sides.get(str(target), sides["tgt"])
+    _, side = load_direction(data, str(source), str(target))
     forms: tuple[Callable[[str], str], ...] = (str, side.join, side.decode)
     for form in forms:  # the last one may need an extra that is not installed
         found = (first_difference([one], [form(line)]) for one, line in zip(references, lines))
