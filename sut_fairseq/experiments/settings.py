@@ -168,15 +168,13 @@ def compose(
         merged |= {name: Origin(value, place) for name, value in settings.items()}
     if choice.updates is not None:
         merged[LIMIT] = Origin(choice.updates, "--updates")
-    limit = merged.get(LIMIT, Origin(None, "")).value
-    names = {"updates": _number(limit), "devices": max(1, gpus), "single": int(gpus == 1)}
+    names = {"updates": math.inf, "devices": max(1, gpus), "single": int(gpus == 1)}
+    _work_out_length(merged, names)
     if stage is not None:
         place = f"stage {stage.name}"
         check_options(stage.settings, place)
         merged |= {name: Origin(value, place) for name, value in stage.settings.items()}
-        limit = _worked_out(merged, LIMIT, names)
-        merged[LIMIT] = Origin(limit, place)
-        names["updates"] = _number(limit)
+        _work_out_length(merged, names)
     for name, origin in merged.items():
         merged[name] = Origin(_worked_out(merged, name, names), origin.place)
     merged |= {name: Origin(value, "your own") for name, value in choice.own}
@@ -253,10 +251,16 @@ def _rows(
                 )
 
 
+def _work_out_length(merged: dict[str, Origin], names: dict[str, float]) -> None:
+    """Compute max-update, if there is one, and let the other formulas know it as `updates`."""
+    if LIMIT in merged:
+        limit = _worked_out(merged, LIMIT, names)
+        merged[LIMIT] = Origin(limit, merged[LIMIT].place)
+        names["updates"] = float(limit) if isinstance(limit, int) else math.inf
+
+
 def _worked_out(merged: Mapping[str, Origin], option: str, names: Mapping[str, float]) -> Value:
     """The value of an option, computed if it is a formula."""
-    if option not in merged:
-        return None
     value, place = merged[option].value, merged[option].place
     if not isinstance(value, str) or not is_formula(value):
         return value
@@ -264,11 +268,6 @@ def _worked_out(merged: Mapping[str, Origin], option: str, names: Mapping[str, f
         return evaluate(value, names)
     except InputError as error:
         raise InputError(f"{place}: {option}: {error}") from error
-
-
-def _number(limit: Value) -> float:
-    """Number of updates for a value of max-update; infinite without a limit."""
-    return float(limit) if isinstance(limit, int) else math.inf
 
 
 def check_options(settings: Settings, place: str) -> None:

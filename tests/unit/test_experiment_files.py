@@ -28,7 +28,7 @@ from sut_fairseq.experiments.schema import (
     Stage,
     Summary,
 )
-from sut_fairseq.experiments.settings import Choice, compose, described_size, stages
+from sut_fairseq.experiments.settings import Choice, Origin, compose, described_size, stages
 
 SMALLEST: dict[str, Any] = {
     "shows": "nothing",
@@ -183,6 +183,22 @@ def test_stages_and_formulas(tmp_path: Path) -> None:
             found = compose(experiment, choice, stage)
             assert found["max-update"].value == found["total"].value == length
             assert found["every"].value == length - 1
+
+
+def test_a_length_that_is_a_formula(tmp_path: Path) -> None:
+    """Other formulas use its value; a stage that leaves it alone is not its origin."""
+    path = write(
+        tmp_path,
+        settings={"max-update": "= min(updates, 40) // devices", "total": "= updates"},
+        sizes={"one": {"stages": [{"name": "s", "settings": {"half": "= updates // 2"}}]}},
+    )
+    experiment, choice = reading.read(str(path)), Choice("a", "one")
+    stage, _ = stages(experiment, choice)
+    for one, half in ((stage, 10), (None, None)):
+        found = compose(experiment, choice, one, gpus=2)
+        assert found["max-update"] == Origin(20, "mine: settings")
+        assert found["total"].value == 20
+        assert half is None or found["half"].value == half
 
 
 @pytest.mark.parametrize(
