@@ -69,9 +69,7 @@ def by_group(
     }
     sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for split, numbers in splits.items():
-        dataset = task.dataset(split)
-        for members in trained.similar_lengths(dataset, numbers, max_tokens):
-            batch = dataset.collater([dataset[number] for number in members])
+        for batch in trained.batches_of(task.dataset(split), numbers, max_tokens):
             observers = batch["net_input"]["observers"] = recorders(model, maps=False)
             with evaluating(model):
                 ask(batch)
@@ -82,7 +80,7 @@ def by_group(
                 for one, depth in zip(own, observers[name].result().depth):
                     one[f"{name} steps"] += int(depth.sum())
                     one[f"{name} tokens"] += int((depth > 0).sum())
-            progress(len(members))
+            progress(len(own))
     return [
         {
             "group": group,

@@ -108,20 +108,18 @@ def evaluate(
         progress: called with the number of sentences of each batch that is done.
     """
     model.eval()
-    dataset = task.dataset(split)
     device = next(model.parameters()).device
     answers: dict[int, Answer] = {}
     seconds = 0.0
     with torch.no_grad(), count_depth(model) as halting:
-        for group in trained.similar_lengths(dataset, numbers, max_tokens):
-            batch = dataset.collater([dataset[number] for number in group])
+        for batch in trained.batches_of(task.dataset(split), numbers, max_tokens):
             if device.type == "cuda":
                 batch = move_to_cuda(batch, device)
             start = time.perf_counter()
             # Answers are on the CPU, so the device has finished when they arrive.
             answers |= zip(batch["id"].tolist(), ask(batch))
             seconds += time.perf_counter() - start
-            progress(len(group))
+            progress(len(batch["id"]))
     return Outcome(answers, dict(halting), seconds)
 
 

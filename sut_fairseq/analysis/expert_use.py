@@ -146,20 +146,19 @@ def expert_use(
     Returns:
         the sums by loop ("encoder", "decoder") and layer ("self_attention", ...).
     """
-    dataset, ask = task.dataset(split), by_reference(model, task)
+    ask = by_reference(model, task)
     symbols = {"encoder": task.source_dictionary.symbols, "decoder": _read_by_decoder(task)}
     uses = {
         name: {layer: Use(symbols[name], one.num_experts) for layer, one in own.items()}
         for name, own in routers(model).items()
     }
-    for group in trained.similar_lengths(dataset, numbers, max_tokens):
-        batch = dataset.collater([dataset[number] for number in group])
+    for batch in trained.batches_of(task.dataset(split), numbers, max_tokens):
         inputs = batch["net_input"]
         tokens = {"encoder": inputs["src_tokens"], "decoder": inputs.get("prev_output_tokens")}
         inputs["observers"] = {name: _Watch(tokens[name], own) for name, own in uses.items()}
         with evaluating(model):
             ask(batch)
-        progress(len(group))
+        progress(len(batch["id"]))
     return uses
 
 

@@ -165,23 +165,28 @@ def batches(
         max_tokens: greatest number of source or target tokens in a batch, padding included.
     """
     numbers = load_split(task, split, max_sentences)
-    dataset = task.dataset(split)
-    for group in similar_lengths(dataset, numbers, max_tokens):
-        yield dataset.collater([dataset[number] for number in group])
+    yield from batches_of(task.dataset(split), numbers, max_tokens)
 
 
-def similar_lengths(
+def batches_of(
     dataset: FairseqDataset, numbers: Iterable[int], max_tokens: int, max_sentences: int = 0
-) -> Iterator[list[int]]:
-    """Group sentences of similar lengths, into as few groups as the limits allow.
+) -> Iterator[dict[str, Any]]:
+    """Batches of sentences of similar lengths, padded, as few as the limits allow.
 
     Args:
         dataset: the dataset of the sentences.
         numbers: which of them.
-        max_tokens: greatest number of source or target tokens in a group, padding included; a
-            sentence that is longer is a group of its own.
-        max_sentences: greatest number of sentences in a group; 0: no limit.
+        max_tokens: greatest number of source or target tokens in a batch, padding included; a
+            sentence that is longer is a batch of its own.
+        max_sentences: greatest number of sentences in a batch; 0: no limit.
     """
+    for group in _similar_lengths(dataset, numbers, max_tokens, max_sentences):
+        yield dataset.collater([dataset[number] for number in group])
+
+
+def _similar_lengths(
+    dataset: FairseqDataset, numbers: Iterable[int], max_tokens: int, max_sentences: int
+) -> Iterator[list[int]]:
     group: list[int] = []
     for number in sorted(numbers, key=dataset.num_tokens):
         too_many = dataset.num_tokens(number) * (len(group) + 1) > max_tokens

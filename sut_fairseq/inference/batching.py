@@ -33,10 +33,7 @@ def encoded_batches(
     lengths = [len(encoded) for encoded in tokens.values()]
     dataset = task.build_dataset_for_inference(list(tokens.values()), lengths)
     for members in _limited_alike(lengths, search):
-        for group in trained.similar_lengths(
-            dataset, members, search.max_tokens, search.batch_size
-        ):
-            batch = dataset.collater([dataset[index] for index in group])
+        for batch in trained.batches_of(dataset, members, search.max_tokens, search.batch_size):
             batch = utils.apply_to_sample(lambda tensor: tensor.to(device), batch)
             yield [numbers[index] for index in batch["id"].tolist()], batch
 
