@@ -144,7 +144,7 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
     return ask
 
 
-def by_search(model: Any, task: tasks.FairseqTask, *, beam: int = 1, max_len: int = 200) -> Ask:
+def by_search(model: Any, task: tasks.FairseqTask, *, beam: int, max_len: int) -> Ask:
     """Let the model generate; an answer is right if it equals the reference word by word.
 
     No answer equals a reference with an unknown word. Depth counts all hypotheses of the beam. With

@@ -23,9 +23,9 @@ def gaze_figures(
     gazes: Mapping[str, Tensor],
     queries: Sequence[str],
     keys: Sequence[str],
-    head: int | None = None,
+    head: int | None,
     *,
-    note: str = "",
+    note: str,
 ) -> Iterator[tuple[str, Figure]]:
     """Pictures of the first sentence of a batch, one for each step and head.
 

@@ -110,7 +110,7 @@ def stack_figures(
 
 
 def attention_figure(
-    maps: Tensor, queries: Sequence[str], keys: Sequence[str], *, title: str, note: str = ""
+    maps: Tensor, queries: Sequence[str], keys: Sequence[str], *, title: str, note: str
 ) -> Figure:
     """A small map for each step: rows are queries, columns keys.
 

@@ -125,7 +125,7 @@ def _only_rows_differ(said: str) -> bool:
     )
 
 
-def load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None = None) -> range:
+def load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None) -> range:
     """Load a split of the task's data folder and return the numbers of its first pairs.
 
     Args:
@@ -199,7 +199,7 @@ def _similar_lengths(
 
 
 def sentence_pairs(
-    task: tasks.FairseqTask, split: str, max_sentences: int | None = None, *, spread: bool = False
+    task: tasks.FairseqTask, split: str, max_sentences: int | None, *, spread: bool = False
 ) -> list[tuple[Tensor, Tensor]]:
     """Source and target tokens of the first pairs of a split; arguments as in `load_split`.
 

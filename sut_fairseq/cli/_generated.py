@@ -74,7 +74,7 @@ def read_pairs(lines: Iterable[str]) -> dict[int, tuple[str, str]]:
 
 
 def find_languages(
-    data: str | Path, source_lang: str | None = None, target_lang: str | None = None
+    data: str | Path, source_lang: str | None, target_lang: str | None
 ) -> tuple[str | None, str | None]:
     """Source and target language of a binarised folder, from its file names where not given.
 

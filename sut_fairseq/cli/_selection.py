@@ -124,7 +124,7 @@ def drop_copies(
 
 
 def choose_best(
-    infos: Sequence[CheckpointInfo], count: int, maximize: bool, or_fewer: bool = False
+    infos: Sequence[CheckpointInfo], count: int, maximize: bool, or_fewer: bool
 ) -> tuple[list[CheckpointInfo], list[Path]]:
     """The `count` best checkpoints by value; of equally good ones, those trained longer.
 

@@ -32,7 +32,7 @@ class LiveBytes(TorchDispatchMode):
         peak: greatest number of bytes so far.
     """
 
-    def __init__(self, existing: Iterable[Tensor] = ()) -> None:
+    def __init__(self, existing: Iterable[Tensor]) -> None:
         super().__init__()
         self.live = self.peak = 0
         self._freed: dict[int, Any] = {}

@@ -55,9 +55,7 @@ def answer_record(answered: Answered) -> dict[str, Any]:
     }
 
 
-def stack_record(
-    steps: StackTrace, reads: Sequence[Word], *, each_head: bool = True
-) -> dict[str, Any]:
+def stack_record(steps: StackTrace, reads: Sequence[Word], *, each_head: bool) -> dict[str, Any]:
     """What a depth loop did with the one sentence of a batch.
 
     Args:
@@ -87,7 +85,7 @@ def stack_record(
     }
 
 
-def pack_maps(maps: Tensor, computed: Tensor, each_head: bool = True) -> dict[str, Any]:
+def pack_maps(maps: Tensor, computed: Tensor, each_head: bool) -> dict[str, Any]:
     """Attention weights as bytes: 255 stands for 1.
 
     Args:

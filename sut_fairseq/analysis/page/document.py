@@ -73,8 +73,8 @@ def sentences_record(
     sentences: Sequence[Sentence],
     thresholds: Sequence[float | None],
     *,
-    target: str | None = None,
-    progress: Callable[[], object] = lambda: None,
+    target: str | None,
+    progress: Callable[[], object],
 ) -> list[dict[str, Any]]:
     """Each sentence, with its answers at all thresholds.
 
