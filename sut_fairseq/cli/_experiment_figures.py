@@ -170,7 +170,7 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     """
     from sut_fairseq.analysis import trade_off_plots
 
-    swept = [sweep for group in groups for sweep in group.sweeps()]
+    swept = [one for group in groups for one in group.evaluations() if one.asked.thresholds]
     names = _short_names([sweep.group for sweep in swept])
     curves = [
         trade_off_plots.Curve(_label(sweep, name, mode), points)

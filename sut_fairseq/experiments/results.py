@@ -125,10 +125,6 @@ class Group:
         ]
         return sorted(evaluations, key=rank)
 
-    def sweeps(self) -> list[Evaluations]:
-        """The evaluations that are sweeps over halting thresholds."""
-        return [one for one in self.evaluations() if one.asked.thresholds]
-
     def on_subset(self, subset: str) -> Evaluations:
         """The evaluation of all runs on a set, as trained, in the usual groups if possible.
 
