@@ -7,11 +7,11 @@ needs the package installed.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
-import runpy
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,6 @@ def measurements_page() -> str:
     """The raw files of the benchmarks as text."""
     from sut_fairseq.cli.benchmark import text_of
 
-    read: Callable[[Path], dict[str, Any]] = _script("benchmark_table")["read"]
     lines = [
         "# All measurements\n",
         "The files behind the table of [benchmarks](benchmarks.md), printed as `sut-benchmark` "
@@ -168,16 +167,11 @@ def measurements_page() -> str:
     for path in sorted((ROOT / "docs" / "benchmarks").glob("*.json")):
         text = "\n".join(
             wrapped
-            for line in text_of(read(path)).splitlines()
+            for line in text_of(json.loads(path.read_text(encoding="utf-8"))).splitlines()
             for wrapped in (textwrap.wrap(line, 120) if ", " in line else [line])
         )
         lines += [f"## [{path.stem}](benchmarks/{path.name})\n", f"```\n{text}\n```\n"]
     return "\n".join(lines)
-
-
-def _script(name: str) -> dict[str, Any]:
-    """What another script of this folder defines."""
-    return runpy.run_path(str(ROOT / "scripts" / f"{name}.py"))
 
 
 def _cell(text: str) -> str:
