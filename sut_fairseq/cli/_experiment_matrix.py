@@ -42,7 +42,8 @@ def matrix(arguments: argparse.Namespace) -> None:
         only_listed=arguments.dry_run or arguments.draw,
     )
     if arguments.dry_run:
-        _list(grid, cells, arguments)
+        for run in cells:
+            print(f"# {_name(run)}: {_state(run)}\n{listed(run, arguments)}")
         return
     failure = None
     if not arguments.draw:
@@ -53,15 +54,6 @@ def matrix(arguments: argparse.Namespace) -> None:
     _draw(grid, size, arguments.out)
     if failure is not None:
         raise failure
-
-
-def _list(grid: Grid, cells: list[Run], arguments: argparse.Namespace) -> None:
-    """Print each cell with its state and its commands."""
-    for run in cells:
-        print(f"# {_name(run)}: {_state(run)}\n{listed(run, arguments)}")
-    for name, column in grid.columns.items():
-        for row in set(column.impossible) & set(grid.rows):
-            print(f"# {name}, {row}: cannot be run: {column.impossible[row]}")
 
 
 def _name(run: Run) -> str:

@@ -29,13 +29,11 @@ class Column:
         title: heading.
         score: what is measured, in words.
         groups: groups of the evaluation that count, taken together; none: all sentences.
-        impossible: by row, why it cannot be run.
     """
 
     title: str
     score: str
     groups: list[str] = field(default_factory=list)
-    impossible: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,18 +88,9 @@ class Grid:
         )
 
 
-def read_grid(path: Path = GRID) -> Grid:
-    """Read the file of the matrix.
-
-    Raises:
-        InputError: if something in it is invalid.
-    """
-    content, place = read_yaml(path)
-    grid = build(Grid, content, place)
-    for name, column in grid.columns.items():
-        for row in column.impossible:
-            check_name(f"{place / 'columns' / name}: there are the rows", row, list(grid.rows))
-    return grid
+def read_grid() -> Grid:
+    """Read the file of the matrix."""
+    return build(Grid, *read_yaml(GRID))
 
 
 def runs(
@@ -113,7 +102,7 @@ def runs(
     out: Path,
     only_listed: bool = False,
 ) -> list[Run]:
-    """The runs of all possible cells: the whole matrix with one seed, then with the next.
+    """The runs of all cells: the whole matrix with one seed, then with the next.
 
     Args:
         grid: which cells.
@@ -128,9 +117,9 @@ def runs(
         InputError: for an unknown size, or data that are missing or not those of the column.
     """
     experiments = {name: grid.experiment(name) for name in grid.columns}
-    choices = {row: Choice(row, size, updates=updates) for row in grid.rows}
+    choices = [Choice(row, size, updates=updates) for row in grid.rows]
     for experiment in experiments.values():
-        check_choice_of(experiment, Choice(next(iter(grid.rows)), size))
+        check_choice_of(experiment, choices[0])
     data = {name: _data(experiment) for name, experiment in experiments.items()}
     if not only_listed:
         _check_data(experiments, data)
@@ -145,8 +134,7 @@ def runs(
         )
         for seed in dict.fromkeys(seeds)
         for name, experiment in experiments.items()
-        for row, choice in choices.items()
-        if row not in grid.columns[name].impossible
+        for choice in choices
     ]
 
 

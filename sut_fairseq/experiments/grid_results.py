@@ -23,7 +23,6 @@ COLUMNS = (
     *("row", "column", "size", "updates", "seeds", "each", "mean", "deviation"),
     *("parameters", "MACs", "seconds", "remark"),
 )
-IMPOSSIBLE = "–"
 NOT_RUN = "not run"
 _SPECIAL = "†"
 
@@ -37,7 +36,7 @@ class Cell:
         scores: in per cent, by seed.
         group: the runs; None without any.
         costs: of the first run with costs.
-        remark: why there is no score, or what is special about it.
+        remark: what is special about the runs.
         text: what the table says where there is no score.
     """
 
@@ -121,8 +120,6 @@ def _cell(
     groups: Sequence[Group],
     size: str,
 ) -> Cell:
-    if row in column.impossible:
-        return Cell(row, name, remark=column.impossible[row], text=IMPOSSIBLE)
     wanted = (experiment.path, row, size)
     found = [
         _scored(row, name, experiment, column, group)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from sut_fairseq.analysis import untrained
 from sut_fairseq.analysis.complexity import count
@@ -22,7 +21,7 @@ from sut_fairseq.experiments import grid, grid_results, keeping, pages, reading,
 from sut_fairseq.experiments.commands import Machine
 from sut_fairseq.experiments.costs import Costs, read_costs, write_costs
 from sut_fairseq.experiments.evaluating import Asked
-from sut_fairseq.experiments.grid import Grid, read_grid
+from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.running import FailedTrainingsError, Trainer
 from sut_fairseq.experiments.runs import Run
@@ -77,20 +76,19 @@ def as_planned(run: Run) -> None:
     records.write_record(run.folder, replace(record, data=run.data, trainings=trainings))
 
 
-def drawn(folder: Path, whole: Grid = GRID) -> dict[tuple[str, str], grid_results.Cell]:
+def drawn(folder: Path) -> dict[tuple[str, str], grid_results.Cell]:
     """The cells of a folder of runs."""
     groups = results.collect(records.find_runs([folder]))
-    found = grid_results.table(whole, groups, "small")
+    found = grid_results.table(GRID, groups, "small")
     return {(one.row, one.column): one for line in found.cells for one in line}
 
 
 def test_the_file_and_the_experiments_agree() -> None:
     assert sorted(f"matrix/{name}" for name in GRID.columns) == reading.columns()
     assert not set(reading.columns()) & set(reading.known())
-    for name, column in GRID.columns.items():
+    for name in GRID.columns:
         one = GRID.experiment(name)
         assert list(one.models) == list(GRID.rows) and list(one.sizes) == ["small", "long"]
-        assert not set(column.impossible) - set(GRID.rows)
 
 
 @pytest.mark.parametrize("column", list(GRID.columns))
@@ -101,9 +99,7 @@ def test_every_model_is_built(column: str) -> None:
     cells = grid.runs(
         GRID.only(None, [column]), size="small", seeds=[1], updates=None, out=out, only_listed=True
     )
-    assert {one.choice.model for one in cells} | set(GRID.columns[column].impossible) == {
-        *GRID.rows
-    }
+    assert [one.choice.model for one in cells] == list(GRID.rows)
     for one in cells:
         trainings = one.trainings(Machine(0))
         settings = [part.settings for part in trainings]
@@ -148,14 +144,6 @@ def test_bad_input(
     assert experiment.main(["matrix", *arguments]) == 2
     printed = capsys.readouterr().err
     assert sentence in printed and printed.count("\n") == 1
-
-
-def test_bad_files(tmp_path: Path) -> None:
-    file = tmp_path / "grid.yaml"
-    column = {"title": "A", "score": "accuracy", "impossible": {"lstn": "no decoder"}}
-    file.write_text(yaml.safe_dump({"budget": "", "rows": {"lstm": ""}, "columns": {"a": column}}))
-    with pytest.raises(InputError, match=r"columns\.a: there are the rows lstm, not `lstn`"):
-        read_grid(file)
 
 
 def test_a_list_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -290,8 +278,7 @@ def test_cells(tmp_path: Path) -> None:
     cell(tmp_path, "transformer", COGS, {"all": 2.0}, data=once)
     usual = replace(once, split="exposures_30", options=["--exposures 30"])
     cell(tmp_path, "compositional", COGS, {"all": 2.0}, data=usual)
-    cogs = replace(GRID.columns[COGS], impossible={"mix": "it is too slow"})
-    found = drawn(tmp_path, replace(GRID, columns={**GRID.columns, COGS: cogs}))
+    found = drawn(tmp_path)
     assert str(found[CTL]) == "92.0 ± 2.8" and found[CTL].scores == {1: 90.0, 2: 94.0}
     assert str(found["ndr", "logical_inference-full"]) == "80.0"
     assert found["sut", "logical_inference-full"].mean is None  # it lacks two of three groups
@@ -304,7 +291,6 @@ def test_cells(tmp_path: Path) -> None:
     assert str(found["ut", COGS]) == "not evaluated"
     assert str(found["ndr", COGS]) == "not finished"
     assert str(found["rel", COGS]) == "not run"  # in this size
-    assert (str(found["mix", COGS]), found["mix", COGS].remark) == ("–", "it is too slow")
 
 
 def test_the_best_of_a_column_is_bold(tmp_path: Path) -> None:
