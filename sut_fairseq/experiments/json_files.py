@@ -12,8 +12,10 @@ from sut_fairseq.experiments.typed import Place, build
 
 T = TypeVar("T")
 
+_REMEDY = "remove it and make it again"
 
-def read_json(path: Path, remedy: str = "remove it and make it again") -> Any:
+
+def read_json(path: Path, remedy: str = _REMEDY) -> Any:
     """Read one of our JSON files.
 
     Args:
@@ -29,7 +31,7 @@ def read_json(path: Path, remedy: str = "remove it and make it again") -> Any:
         raise InputError(f"{path} is damaged ({error}): {remedy}.") from error
 
 
-def read_as(kind: type[T], path: Path, *remedy: str) -> T:
+def read_as(kind: type[T], path: Path, remedy: str = _REMEDY) -> T:
     """Read one of our JSON files as a dataclass.
 
     Args:
@@ -40,7 +42,7 @@ def read_as(kind: type[T], path: Path, *remedy: str) -> T:
     Raises:
         InputError: if it is damaged, or does not fit the dataclass.
     """
-    return build(kind, read_json(path, *remedy), Place(path, {}))
+    return build(kind, read_json(path, remedy), Place(path, {}))
 
 
 def write_json(path: Path, document: Any) -> None:
