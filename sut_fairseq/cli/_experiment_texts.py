@@ -40,7 +40,7 @@ def describe(experiment: Experiment) -> str:
     lines = [experiment.name, *(_entry(name, text) for name, text in facts.items())]
     tables = {
         "data (--split)": {
-            **{name: f"sut-prepare {words}" for name, words in experiment.prepare.items()},
+            **{name: f"sut-prepare {line}" for name, line in experiment.prepare.items()},
             **{
                 name: " ".join(["drawn by the task", *words(options)])
                 for name, options in experiment.generate.items()
