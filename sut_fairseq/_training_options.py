@@ -1,7 +1,7 @@
-"""Refuses or warns of options of a training that do not fit together, or not this machine.
+"""Refuses, or warns of, training options that do not fit together or do not fit this machine.
 
-Architectures check the command line of fairseq-train, before anything is built. Hydra's options
-pass through none, and other models' neither, so that the start of a training checks them all.
+An architecture of ours checks the command line of fairseq-train before anything is built. Hydra's
+options and those of other models pass through none, so the start of a training checks them too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BACKENDS = ("pytorch_ddp", "c10d", "legacy_ddp", "no_c10d")
 
 
 def check_training(cfg: Any, criterion: object) -> None:
-    """Check all options of a training that begins.
+    """Check the options of a training that begins.
 
     Args:
         cfg: fairseq's options, by group.
