@@ -34,7 +34,7 @@ STACK_METRICS = ("expected_depth", "depth", "skipped")
 def in_effect(finished: Finished) -> str:
     """What the one model that was built logged about itself."""
     lines = (finished.stdout + finished.stderr).splitlines()
-    (line,) = (line for line in lines if "sut_fairseq.models" in line)
+    (line,) = (line for line in lines if "sut_fairseq.models" in line and "steps: " in line)
     return "steps: " + line.partition("steps: ")[2]
 
 
@@ -97,6 +97,8 @@ def test_every_architecture_trains_and_generates(
     )
     assert in_effect(finished).startswith("steps: encoder 2, decoder 5; halting: ")
     assert in_effect(finished).endswith("; alpha_threshold: 0.8")
+    unused = "--alpha-threshold has no effect on this model" in finished.stdout + finished.stderr
+    assert unused == ("encoder_halting" not in options)
     check_all_scored(finished, used, tmp_path)
 
 
