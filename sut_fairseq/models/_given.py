@@ -165,7 +165,7 @@ def _options_of(groups: Iterable[Any]) -> set[str]:
 
 def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:
     """Show what took effect: fairseq ignores an unknown key in --model-overrides."""
-    options = vars(config)  # a line in the log is no effect
+    options = vars(config)  # so that showing an option does not count as reading it
     shown = {
         title: ", ".join(f"{side} {options[f'{side}_{option}']}" for side in sides)
         for title, option in (("steps", "layers"), ("halting", "halting"))
