@@ -113,7 +113,7 @@ def ties_output(options: TokenOptions) -> bool:
     return shared and not options.separate_embeddings
 
 
-def check_precision(parameter: Tensor) -> None:
+def refuse_float16_on_cpu(parameter: Tensor) -> None:
     """Refuse float16 parameters, as of fairseq's --fp16, on the CPU, which lacks full support."""
     if parameter.device.type == "cpu" and parameter.dtype == torch.float16:
         raise InputError(

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoder, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from sut_fairseq.models._embedding import Embedding, check_precision
+from sut_fairseq.models._embedding import Embedding, refuse_float16_on_cpu
 from sut_fairseq.models._words import check_words, unread
 from sut_fairseq.modules.location import MAPS
 from sut_fairseq.modules.observer import Observer
@@ -64,7 +64,7 @@ class RecurrentEncoder(FairseqEncoder):
         Raises:
             InputError: if a sentence has nothing to read.
         """
-        check_precision(self.embedding.tokens.weight)
+        refuse_float16_on_cpu(self.embedding.tokens.weight)
         words = Words.of(src_tokens, self.unread)
         check_words(words, "a recurrent_translation model")
         states, final = self.reader(self.embedding(words.tokens), words.lengths)

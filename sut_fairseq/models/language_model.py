@@ -21,7 +21,7 @@ from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._assembly import build_stack, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import check_precision, embed, ties_output, token_embedding
+from sut_fairseq.models._embedding import embed, refuse_float16_on_cpu, ties_output, token_embedding
 from sut_fairseq.models._given import complete, log_depth, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
@@ -133,7 +133,7 @@ class UniversalTransformerLanguageModel(Pretrained, FairseqLanguageModel):
             src_lengths: not needed; fairseq passes it.
             observers: the one named "decoder" is shown what the stack computes.
         """
-        check_precision(self.decoder.embedding.tokens.weight)
+        refuse_float16_on_cpu(self.decoder.embedding.tokens.weight)
         return self.decoder(src_tokens, observers=observers)
 
 

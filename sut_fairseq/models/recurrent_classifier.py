@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._classifier import Classifier, num_labels
-from sut_fairseq.models._embedding import check_precision
+from sut_fairseq.models._embedding import refuse_float16_on_cpu
 from sut_fairseq.models._given import complete, warn_of_unread
 from sut_fairseq.models._words import check_words, unread
 from sut_fairseq.modules.dropout import Dropout
@@ -141,7 +141,7 @@ class RecurrentClassifier(Classifier):
         Raises:
             InputError: if a sentence has nothing to read.
         """
-        check_precision(self.embedding.weight)
+        refuse_float16_on_cpu(self.embedding.weight)
         words = Words.of(src_tokens, self.unread)
         check_words(words, "a recurrent_classifier")
         states = self.reader(self.dropout(self.embedding(words.tokens)), words.lengths)

@@ -16,7 +16,7 @@ from sut_fairseq.models import _kinds
 from sut_fairseq.models._assembly import build_self_attention, check_looks_nowhere, head_dim
 from sut_fairseq.models._axis import Side
 from sut_fairseq.models._config import AttentionOptions, RouterOptions
-from sut_fairseq.models._embedding import check_precision
+from sut_fairseq.models._embedding import refuse_float16_on_cpu
 from sut_fairseq.models._given import complete, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.models.architectures import register_architecture
@@ -94,7 +94,7 @@ class ContextualRetrievalModel(Pretrained):
     def forward(self, objects: Tensor, look: Look | None = None) -> tuple[Tensor, dict[str, Any]]:
         """Predict one number for each object; see `RetrievalNetwork.forward`."""
         weight = next(self.network.parameters())
-        check_precision(weight)
+        refuse_float16_on_cpu(weight)
         return self.network(objects.to(weight.dtype), look), {}
 
 

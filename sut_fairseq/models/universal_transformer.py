@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sut_fairseq._process import prepare_process
 from sut_fairseq.models._assembly import build_stack, check_translates, decoder_embed_dim
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models._embedding import Embedding, check_precision, embed, token_embeddings
+from sut_fairseq.models._embedding import Embedding, embed, refuse_float16_on_cpu, token_embeddings
 from sut_fairseq.models._given import complete, log_depth, warn_of_unread
 from sut_fairseq.models._pretrained import Pretrained
 from sut_fairseq.modules.attention.cache import DecodingCache
@@ -65,7 +65,7 @@ class UniversalTransformerEncoder(FairseqEncoder):
             after `reorder_encoder_out` also `rows`. `states` is `encoder_out`, not transposed: the
             hooks by which fairseq finds the module that made a NaN need a tensor in every output.
         """
-        check_precision(self.embedding.tokens.weight)
+        refuse_float16_on_cpu(self.embedding.tokens.weight)
         padding_mask = src_tokens.eq(self.dictionary.pad())
         observer = (observers or {}).get("encoder")
         output = self.stack(
