@@ -83,6 +83,7 @@ def draw_claims(found: Sequence[Found], path: Path) -> bool:
 
     shown = [
         claim_plots.Result(
+            one.experiment.citation,
             f"{one.experiment.name}: {one.claim.shows}",
             one.row.mean,
             one.row.deviation,

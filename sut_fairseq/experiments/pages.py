@@ -78,7 +78,9 @@ def write(groups: Sequence[Group], folder: Path, draw: Draw) -> list[Path]:
     if any(group.first.experiment in columns() for group in groups):
         written.append(_write(folder / f"{MATRIX}.md", _matrix(groups, folder, draw)))
     present = [path.stem for path in written]
-    index = _index(check_claims(experiments, groups), folder, present, draw)
+    found = check_claims(experiments, groups)
+    found.sort(key=lambda one: one.experiment.citation)
+    index = _index(found, folder, present, draw)
     return [_write(folder / INDEX, index), *written]
 
 
@@ -156,7 +158,7 @@ def _index(found: Sequence[Found], folder: Path, present: Sequence[str], draw: D
         parts.append(f"Pages{' besides those in the table' if run else ''}: {', '.join(others)}.")
     if run:
         header = (
-            *("experiment", "result", "paper", "ours", ""),
+            *("paper", "experiment", "result", "paper's number", "ours", ""),
             *("our size and budget", "paper's", "runs"),
         )
         picture = PICTURES / "claims.png"
@@ -169,17 +171,18 @@ def _index(found: Sequence[Found], folder: Path, present: Sequence[str], draw: D
 
 def _claim(found: Found, present: Sequence[str]) -> tuple[str, ...]:
     experiment, claim, row = found.experiment, found.claim, found.row
-    name = experiment.name
+    source, name = experiment.citation, experiment.name
     link = f"[{name}]({name}.md)" if name in present else name
     sign = "≤" if less_is_better(claim.measure) else "≥"
     what = claim.shows if claim.measure == "percent" else f"{claim.shows}, {_short(claim.measure)}"
     paper = f"{claim.paper:g}" if claim.paper is not None else "–"
     bar = f"(bar {sign} {claim.bar:g})"
     if row is None:
-        return link, what, paper, bar, found.verdict.value, "", claim.budget, ""
+        return source, link, what, paper, bar, found.verdict.value, "", claim.budget, ""
     record = found.groups[0].first
     commands = ", ".join(f"`{report.called(group, row.results)}`" for group in found.groups)
     return (
+        source,
         link,
         what,
         paper,

@@ -293,6 +293,11 @@ class Experiment:
     claims: list[Claim]
 
     @property
+    def citation(self) -> str:
+        """Authors and year of the paper, without its tables."""
+        return self.paper.partition(",")[0]
+
+    @property
     def own_file(self) -> str:
         """The key of its own file in `documents`."""
         return list(self.documents)[-1]

@@ -332,14 +332,17 @@ def test_pages(tmp_path: Path) -> None:
     )
     assert [one.name for one in written] == ["index.md", "ctl.md"]
     index = (folder / "index.md").read_text()
-    assert index.startswith("# Results\n\nOurs.\n\n| experiment | result | paper | ours |")
+    assert index.startswith("# Results\n\nOurs.\n\n| paper | experiment | result | paper's")
     assert "## Notes" not in index
     row = next(line for line in index.splitlines() if "forward, data router" in line)
-    assert "| [ctl](ctl.md) |" in row and "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
+    assert row.startswith("| Csordas et al. (2022) | [ctl](ctl.md) |")
+    assert "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
     assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
     assert ", 5 updates of 256 sources, for 2 CPU cores |" in row
     claims = [claim for name in reading.known() for claim in reading.read(name).claims]
     assert index.count("\n| ") == 2 + len(claims)
+    papers = [line.split("|")[1].strip() for line in index.splitlines() if line.startswith("| ")]
+    assert papers[2:] == sorted(papers[2:]) and "Tan et al. (2023)" in papers
     assert (
         "wmt14 | compound-split BLEU, SUT base | 29.2 | (bar ≥ 28.7) | ⚪ no run on record" in index
     )
@@ -437,13 +440,17 @@ def test_claims_are_drawn_beside_the_papers(
     paths = [run(tmp_path, "ndr", seed, {"all": mean}) for seed, mean in ((1, 97.0), (2, 99.0))]
     (met,) = check_claims([replace(reading.read("ctl"), claims=[CLAIM])], results.collect(paths))
     failed = replace(met, claim=replace(CLAIM, shows="higher", bar=99, paper=None))
+    elsewhere = replace(met, experiment=replace(met.experiment, paper="Tan et al. (2023), Table 9"))
     other = replace(met, claim=replace(CLAIM, measure="absolute_error"))
     not_run = replace(met, groups=(), row=None)
     picture = tmp_path / "claims.png"
     assert not draw_claims([other, not_run], picture) and not picture.exists()
     figures = kept_figures(monkeypatch)
-    assert draw_claims([met, other, not_run, failed], picture)
-    (axes,) = figures[0].axes
+    assert draw_claims([met, other, not_run, failed, elsewhere], picture)
+    axes, below = figures[0].axes
+    titles = [one.get_title(loc="left") for one in (axes, below)]
+    assert titles == ["Csordas et al. (2022)", "Tan et al. (2023)"]
+    assert [label.get_text() for label in below.get_yticklabels()] == ["ctl: forward, data router"]
     named = [label.get_text() for label in axes.get_yticklabels()]
     assert named == ["ctl: forward, data router", "ctl: higher"]
     ours = [line for line in axes.lines if line.get_marker() == "o"]
