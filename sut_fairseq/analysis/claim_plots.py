@@ -17,7 +17,10 @@ _PAPER = "black"
 
 
 class Result(NamedTuple):
-    """A number of ours and the paper's; None: not known, or the deviation of a single seed."""
+    """A number of ours and that of a paper, its source.
+
+    None: the paper has no number, or a single seed no deviation.
+    """
 
     source: str
     label: str
