@@ -1,6 +1,6 @@
 """The differentiable neural computer as plain loops over cells, heads and components.
 
-Graves et al. 2016, Methods, with the changes of Csordas and Schmidhuber 2019; for one sentence,
+Graves et al. 2016, Methods, with the changes of Csordás and Schmidhuber 2019; for one sentence,
 with the parameters of `sut_fairseq.modules.recurrent.dnc.DNC` by name.
 """
 

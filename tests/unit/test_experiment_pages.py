@@ -335,7 +335,7 @@ def test_pages(tmp_path: Path) -> None:
     assert index.startswith("# Results\n\nOurs.\n\n| paper | experiment | result | paper's")
     assert "## Notes" not in index
     row = next(line for line in index.splitlines() if "forward, data router" in line)
-    assert row.startswith("| Csordas et al. (2022) | [ctl](ctl.md) |")
+    assert row.startswith("| Csordás et al. (2022) | [ctl](ctl.md) |")
     assert "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
     assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
     assert ", 5 updates of 256 sources, for 2 CPU cores |" in row
@@ -449,7 +449,7 @@ def test_claims_are_drawn_beside_the_papers(
     assert draw_claims([met, other, not_run, failed, elsewhere], picture)
     axes, below = figures[0].axes
     titles = [one.get_title(loc="left") for one in (axes, below)]
-    assert titles == ["Csordas et al. (2022)", "Tan et al. (2023)"]
+    assert titles == ["Csordás et al. (2022)", "Tan et al. (2023)"]
     assert [label.get_text() for label in below.get_yticklabels()] == ["ctl: forward, data router"]
     named = [label.get_text() for label in axes.get_yticklabels()]
     assert named == ["ctl: forward, data router", "ctl: higher"]

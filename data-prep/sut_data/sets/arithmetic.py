@@ -3,7 +3,7 @@
 `( ( 4 * 7 ) + 2 )` has the target `0`.
 
 Every operation stands in brackets. The depth of an expression is the greatest number of operations
-around a digit, 2 in the example. (Csordas et al., 2022. They write of a "number of operations", but
+around a digit, 2 in the example. (Csordás et al., 2022. They write of a "number of operations", but
 they limit expressions to 50 tokens, which 8 operations cannot exceed and a tree of depth 8 can.)
 
 An argument is an operation with probability 0.2, else a digit; both operations and all digits are
@@ -112,7 +112,7 @@ def main(program: str, argv: Sequence[str]) -> None:
         "An argument is an operation with probability 0.2; expressions have at most 50 tokens. "
         "Depth is the largest number of operations around a digit. train has depths 0 to 5, as "
         "equally as so many different samples exist, valid 1 to 5, the additional set valid_deep "
-        "6, test 7 and 8; all but train have the column `depth`. The paper (Csordas et al., 2022) "
+        "6, test 7 and 8; all but train have the column `depth`. The paper (Csordás et al., 2022) "
         "tests on depths 7 and 8 in its tables and text, on 7 in its appendix: for that, "
         "--test-depths 7. The paper has as many samples of depth 0 as of depth 5, so it repeats "
         "them. Here all samples differ: train has all 10 of depth 0, train and valid share all 200 "

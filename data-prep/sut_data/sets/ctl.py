@@ -3,7 +3,7 @@
 There are 8 symbols, written as strings of 3 bits, and 9 random bijections, named by letters. In the
 forward direction `101 d a b` stands for b(a(d(101))), in the backward direction `b a d 101` does.
 The target is the value. The depth of a sample is its number of functions. (Liska et al., 2018; the
-sizes are those of the Neural Data Router, Csordas et al., 2022.)
+sizes are those of the Neural Data Router, Csordás et al., 2022.)
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(program: str, argv: Sequence[str]) -> None:
         "All samples differ: train has all 72 of depth 1, depths 2 and 3 are used up (648 and "
         "5,832 exist), and 4 and 5 share the rest. The same seed gives the same functions and, "
         "without --limit, line by line the same samples in both directions. The size of train is "
-        "the published one (Csordas et al., 2022); the samples were not published, and the other "
+        "the published one (Csordás et al., 2022); the samples were not published, and the other "
         "sizes are ours: 1,000 of each depth in valid_deep and test.",
     )
     parser.add_argument(

@@ -1,6 +1,6 @@
 """The external memory of a differentiable neural computer (Graves et al. 2016, Methods).
 
-With the three changes of Csordas and Schmidhuber 2019: masked look-up, cells that are erased when
+With the three changes of Csordás and Schmidhuber 2019: masked look-up, cells that are erased when
 they are freed, and temporal links that are sharpened before they are followed.
 """
 

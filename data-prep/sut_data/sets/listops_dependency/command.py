@@ -1,4 +1,4 @@
-"""ListOps by dependency depth, as the Neural Data Router is tested on (Csordas et al., 2022)."""
+"""ListOps by dependency depth, as the Neural Data Router is tested on (Csordás et al., 2022)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main(program: str, argv: Sequence[str]) -> None:
         "additional set valid_deep 6, test 7 and 8; all but train have the column `depth`. The set "
         "first repeats samples of train to begin training with: those whose operators all have two "
         "arguments, and single SM of any number of digits. The "
-        "paper (Csordas et al., 2022) tests on depths 7 and 8 in its tables and text, on 7 in its "
+        "paper (Csordás et al., 2022) tests on depths 7 and 8 in its tables and text, on 7 in its "
         "appendix: for that, --test-depths 7. All samples differ: train has all 10 of depth 0, and "
         "equally many of the other depths. The test set does not depend on the sizes of the other "
         "sets.",

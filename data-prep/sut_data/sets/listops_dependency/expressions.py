@@ -2,7 +2,7 @@
 
 MIN and MAX select one argument, MED the middle one or the middle two, SM needs all. Arguments that
 are not selected are left out; the depth of what remains is the dependency depth of the expression
-(Csordas et al., 2022). `[MAX 9 [MIN 1 2 ] ]` has 1: its value is known without the MIN. Among equal
+(Csordás et al., 2022). `[MAX 9 [MIN 1 2 ] ]` has 1: its value is known without the MIN. Among equal
 arguments the shallowest are selected, for nothing deeper is needed.
 
 A digit has depth 0. The four operators are equally likely, and so are 2 to 5 arguments; an argument
