@@ -12,13 +12,13 @@ _DESCRIPTION = """Prepare the data of an experiment, train its models, evaluate 
 compare them with the paper's numbers. An experiment is a YAML file: one of ours, by its name, or
 your own, by its path."""
 _COMMANDS = {
-    "list": "what experiments there are",
-    "show": "what an experiment is, and the settings of its trainings",
+    "list": "list the experiments",
+    "show": "show an experiment and the settings of its trainings",
     "prepare": "make the data of an experiment",
     "train": "train models of an experiment",
     "evaluate": "evaluate runs, or translate with any folder of checkpoints",
-    "compare": "a table of evaluated runs: one row for the runs that differ only in the seed",
-    "report": "results of runs as Markdown, with what made them",
+    "compare": "print a table of evaluated runs: one row for the runs that differ only in the seed",
+    "report": "print results of runs as Markdown, with the settings, code and data of each",
     "keep": "copy records, results and curves of runs, without checkpoints and logs",
     "matrix": "run every model on every task with the same budget, and make a table of them",
 }

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--machines",
         type=whole_number,
         metavar="M",
-        help=f"that they are in (default: one for {_GPUS_OF_A_MACHINE})",
+        help=f"number of machines (default: one for every {_GPUS_OF_A_MACHINE} GPUs)",
     )
     for flag, assumed, text in (
         ("--gpu-memory", 80, "GB of a GPU"),

@@ -208,8 +208,8 @@ def make_parser() -> Parser:
         type=whole_number,
         metavar="N",
         help=f"read N lines before translating them together, which is faster (default: {BLOCK}, "
-        "but 1 where one types: each line is answered before the next is read; a program that "
-        "waits for each answer needs --buffer 1 too)",
+        "but 1 if the input is typed in a terminal, where each line is answered before the next is "
+        "read; a program that waits for each answer needs --buffer 1 too)",
     )
     text.add_argument(
         "--json",
@@ -218,7 +218,7 @@ def make_parser() -> Parser:
         "base 2 by length^lenpen), alpha_threshold, encoder_depth and decoder_depth (average steps "
         "run for each token), macs_teacher_forced (MACs of the model run on the sentence and its "
         "translation, attention products included; the search itself computes more); counting runs "
-        "each different line of a block in a forward pass of its own, which on small models takes "
+        "each distinct line of a block in a forward pass of its own, which on small models takes "
         "longer than translating",
     )
     search = parser.add_argument_group("search")

@@ -1,9 +1,12 @@
 """A recurrent encoder-decoder as a fairseq translation model (LOC 6.3)."""
 
-# No `from __future__ import annotations` here: fairseq reads the fields' types at run time.
+# No `from __future__ import annotations` here: fairseq reads the fields' types at run time, and
+# knows `Optional[int]` but not `int | None`.
+# ruff: noqa: UP007, UP045
 
 import logging
 from dataclasses import dataclass, field
+from typing import Optional
 
 from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel, register_model
@@ -38,7 +41,13 @@ DECODERS: Axis[type[AttendAfter] | type[AttendBefore]] = Axis(
 class RecurrentTranslationConfig(TokenOptions):
     """Options of the recurrent encoder-decoder; the defaults are the paper's."""
 
-    encoder_embed_dim: int = field(default=64, metadata={"help": "size of a word's embedding"})
+    encoder_embed_dim: int = field(
+        default=64, metadata={"help": "size of a source word's embedding"}
+    )
+    decoder_embed_dim: Optional[int] = field(
+        default=None,
+        metadata={"help": "size of a target word's embedding (default: the encoder's)"},
+    )
     encoder_hidden_size: int = field(
         default=128, metadata={"help": "size of a state, of the encoder and of the decoder"}
     )

@@ -45,7 +45,7 @@ class Sizes:
     top_k: int = size(4, "experts that each token uses")
     num_heads: int = size(4, "heads of each expert; dense attention has that many times --top-k")
     head_dim: int = size(64, "size of a head")
-    window: int = size(64, "greatest relative offset told apart, in tokens")
+    window: int = size(64, "largest relative offset that is distinguished, in tokens")
     searches: int = size(8, "searches of compositional attention")
     retrievals: tuple[int, ...] = size((1, 2, 4, 8), "retrievals of compositional attention")
     retrieval_dim: int = size(32, "size of retrieval queries and keys")

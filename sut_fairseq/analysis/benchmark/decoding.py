@@ -38,7 +38,7 @@ class Sizes:
     tgt_len: int = size(32, "tokens to generate for each sentence, and the end of the sentence")
     vocab_size: int = size(32768, "size of the one dictionary")
     thresholds: tuple[float, ...] = size(
-        (0.999, 0.9, 0.7, 0.5), "halting thresholds; the first is what others are compared with"
+        (0.999, 0.9, 0.7, 0.5), "halting thresholds; the others are compared with the first"
     )
     path: str | None = size(None, "a trained model: decode real sentences with it instead")
     data: str | None = size(None, "binarised folder with them, for --path")

@@ -27,7 +27,7 @@ class Sizes:
     src_len: int = size(32, "tokens of each source sentence")
     tgt_len: int = size(32, "tokens of each target sentence")
     vocab_size: int = size(1000, "size of the dictionary")
-    steps: tuple[int, ...] = size((6, 12), "numbers of steps; the first is compared with")
+    steps: tuple[int, ...] = size((6, 12), "numbers of steps; the first is the baseline")
     attention_length: int = size(128, "sentence length for attention by itself")
     attention_tokens: int = size(4096, "tokens for attention by itself")
 

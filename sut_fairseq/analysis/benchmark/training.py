@@ -49,7 +49,7 @@ class Sizes:
     vocab_size: int = size(32768, "size of the one dictionary of all models")
     recorded: bool = size(False, "measure --arch with --cuda-graphs as well (needs a GPU)")
     scaling: bool = size(True, "measure --arch with 2 and 4 times the sentences and steps as well")
-    scaling_sentences: int = size(32, "sentence pairs of the least of these batches")
+    scaling_sentences: int = size(32, "sentence pairs of the smallest of these batches")
 
     @property
     def lengths(self) -> dict[str, int]:
