@@ -150,13 +150,13 @@ def _train(parser: argparse.ArgumentParser) -> None:
     training.add_argument(
         "--change-length",
         action="store_true",
-        help="a run that is there, and was started for another number of updates, goes on to this "
-        "one, finished or not; its record says so",
+        help="continue a run that was started for another number of updates to this one, whether "
+        "it is finished or not; its record says so",
     )
     training.add_argument(
         "--change-settings",
         action="store_true",
-        help="the same for other options of fairseq-train, such as -- --dropout 0.3",
+        help="the same for a run with other options of fairseq-train, such as -- --dropout 0.3",
     )
     parser.add_argument(
         "--out",

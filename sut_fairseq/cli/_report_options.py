@@ -90,7 +90,7 @@ def _subject(group: argparse._ArgumentGroup) -> None:
         "--experts",
         action="store_true",
         help="which words of a split go to which expert: pointwise mutual information as pictures "
-        "and a table, and the words that send the greatest part of their weight to each",
+        "and a table, and the words that give the largest share of their weight to each",
     )
     group.add_argument(
         "--target",
@@ -101,13 +101,13 @@ def _subject(group: argparse._ArgumentGroup) -> None:
         "--beam",
         type=whole_number,
         metavar="N",
-        help="hypotheses while it generates (default: 1, greedy search)",
+        help="beam size while it generates (default: 1, greedy search)",
     )
     group.add_argument(
         "--max-len",
         type=whole_number,
         metavar="N",
-        help=f"most words that it may generate (default: {_DEFAULTS['max_len']})",
+        help=f"longest output that it may generate, in words (default: {_DEFAULTS['max_len']})",
     )
     group.add_argument(
         "--gen-subset",
@@ -142,7 +142,7 @@ def _pictures(group: argparse._ArgumentGroup) -> None:
         "--head", type=whole_number, metavar="N", help="attention of the N-th head, from 1"
     )
     heads.add_argument(
-        "--maximum", action="store_true", help="greatest attention of all heads (default)"
+        "--maximum", action="store_true", help="maximum attention over all heads (default)"
     )
     group.add_argument(
         "--format",

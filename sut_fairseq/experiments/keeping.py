@@ -30,7 +30,7 @@ def keep(run: Path, folder: Path) -> Path:
     """
     record = read_record(run)
     if not record.finished():
-        raise InputError(f"{run} has not come to its end: train on, then keep it.")
+        raise InputError(f"{run} is not finished: finish its training, then keep it.")
     name = record.experiment
     kept = folder / (Path(name).stem if is_file(name) else name) / _name(run, record)
     if kept.resolve() == run.resolve():

@@ -46,7 +46,7 @@ def test_a_kept_run_is_read_like_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     assert curves.read_curve(kept) == curves.read_curve(path) != []
     assert keeping.keep(kept, tmp_path / "kept") == kept
     (path / "run.json").write_text((path / "run.json").read_text().replace("finished", "killed"))
-    with pytest.raises(InputError, match="has not come to its end: train on"):
+    with pytest.raises(InputError, match="is not finished: finish its training"):
         keeping.keep(path, tmp_path / "kept")
 
 
@@ -153,7 +153,7 @@ def test_runs_are_kept_though_others_are_refused(
     assert experiment.main(["keep", str(tmp_path), "--into", str(tmp_path / "kept")]) == 2
     shown = capsys.readouterr()
     assert shown.out == f"{tmp_path / 'kept' / 'ctl' / 'ctl-forward-ndr-2-5'}\n"
-    assert "ndr-1-5 has not come to its end" in shown.err
+    assert "ndr-1-5 is not finished" in shown.err
     assert shown.err.endswith("1 of 2 runs could not be kept, see above.\n")
 
 

@@ -91,7 +91,7 @@ function expertTable(stack, layer) {
     ["Expert"],
     here && ["Load here"],
     there && ["Load in the split", second],
-    there && ["Words that send it the greatest part of their weight"],
+    there && ["Words that give it the largest share of their weight"],
   ];
   const body = Array.from({ length: experts }, (_, expert) =>
     make(
