@@ -14,7 +14,7 @@ usage: bash scripts/quickstart.sh [--out DIR] [--seed N] [--updates N] [--limit 
 Install into .venv, generate SCAN from its grammar, train `sut_tiny` (mixtures of experts and
 halting on), generate the test set at two values of alpha_threshold, and print exact match, depth,
 skipped computation and MACs for both. What is already there is reused; an interrupted training
-goes on where it stopped.
+goes on where it stopped. PYTHON=INTERPRETER before the command chooses the Python of .venv.
 
   --out DIR     folder for data, checkpoints and results (default: runs/quickstart)
   --seed N      seed of the training (default: 1)

@@ -9,7 +9,8 @@ for argument in "$@"; do
         cat <<'HELP'
 usage: bash scripts/test.sh [--slow] [pytest arguments]
 
-Make .venv if there is none (the first time takes minutes), then run ruff, mypy and the tests.
+Make .venv if there is none (the first time takes minutes; PYTHON=INTERPRETER before the command
+chooses its Python), then run ruff, mypy and the tests.
 
   --slow    run the long tests too
   --help    show this
