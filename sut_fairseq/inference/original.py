@@ -44,7 +44,7 @@ class Agreement:
         difference: greatest absolute difference of a logit, over all target tokens but padding.
         tokens: number of these tokens.
         differing: how many of them have a logit that differs by more than `TOLERANCE`, times the
-            token's greatest absolute logit if that is greater than 1.
+            token's greatest finite absolute logit if that is greater than 1.
         alpha_threshold: the threshold of the comparison.
     """
 
@@ -148,8 +148,8 @@ def compare(model: Any, outputs: Outputs, alpha_threshold: float, name: str) -> 
     real = outputs.prev_output_tokens.ne(pad)
     theirs = outputs.logits.to(logits.dtype)[real]
     differences = (logits[real] - theirs).abs()
-    # NaN never agrees, so count what is not within the tolerance.
-    greatest = theirs.abs().amax(dim=1, keepdim=True)
+    # NaN and infinity never agree, so count what is not within a tolerance that is finite.
+    greatest = theirs.where(theirs.isfinite(), 0).abs().amax(dim=1, keepdim=True)
     within = differences <= TOLERANCE * greatest.clamp(min=1)
     return Agreement(
         difference=float(differences.max()),

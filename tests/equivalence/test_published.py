@@ -101,6 +101,16 @@ def test_what_could_go_wrong_shows(tmp_path: Path) -> None:
     assert compare(imported(state, tmp_path), other, 1.0, "here").differing > 0
 
 
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_what_is_not_finite_agrees_with_nothing(value: float, tmp_path: Path) -> None:
+    """Least of all with the other logits of its token, whose tolerance it would make infinite."""
+    state = checkpoint()
+    outputs = original(state, 0.7)
+    outputs.logits[:, 0, 3] = value
+    found = compare(imported(state, tmp_path), outputs, 1.0, "here")
+    assert found.differing == len(outputs.logits) and not found.difference < torch.inf
+
+
 def test_settings_of_either_form() -> None:
     """Under `cfg`, and under `args` as earlier versions of fairseq wrote them."""
     ours = [translate(checkpoint(flat=flat)) for flat in (False, True)]
