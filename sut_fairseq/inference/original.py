@@ -134,7 +134,7 @@ def compare(model: Any, outputs: Outputs, alpha_threshold: float, name: str) -> 
         name: of the outputs, for messages.
 
     Raises:
-        InputError: if the outputs are of a model with other words or lengths.
+        InputError: if the outputs are of a model with other words or lengths, or of no words.
     """
     if outputs.alpha_threshold is not None:
         alpha_threshold = outputs.alpha_threshold
@@ -172,6 +172,8 @@ def _check_sizes(model: Any, outputs: Outputs, name: str) -> None:
             raise InputError(
                 f"`{name}`: `{what}` has {tokens.shape[1]} tokens, but the model takes {longest}."
             )
+    if outputs.prev_output_tokens.eq(model.decoder.dictionary.pad()).all():
+        raise InputError(f"`{name}`: `prev_output_tokens` has only padding: nothing to compare.")
     vocabulary = outputs.logits.shape[2]
     if vocabulary != len(model.decoder.dictionary):
         raise InputError(

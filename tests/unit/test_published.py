@@ -214,6 +214,7 @@ def test_both_formats_hold_the_same(tmp_path: Path) -> None:
     [
         ({"src_tokens": torch.full((1, 2), WORDS)}, "must be numbers of words, from 0 to 12"),
         ({"prev_output_tokens": torch.full((1, 3), -1)}, "`prev_output_tokens` must be numbers"),
+        ({"prev_output_tokens": torch.full((1, 3), 1)}, "`prev_output_tokens` has only padding"),
         ({"src_tokens": torch.full((1, 2000), 5)}, "has 2000 tokens, but the model takes 1024"),
         ({"logits": torch.zeros(1, 3, 9)}, "`logits` has 9 words, but the model 13"),
     ],
