@@ -56,7 +56,8 @@ class Translation:
     Attributes:
         source: the line.
         text: its translation; empty for a blank line, or if there is an `error`.
-        score: as fairseq-generate prints it: log-probability to base 2, divided by length^lenpen.
+        score: as fairseq-generate prints it: log-probability to base 2, divided by length^lenpen,
+            but for a classifier's label not divided.
         depth: the average number of steps per token, for "encoder" and "decoder"; empty if nothing
             halts, or if costs were not requested.
         macs: multiply-accumulates of running the model once on the line and its translation,
