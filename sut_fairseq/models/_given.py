@@ -15,8 +15,10 @@ from typing import Any, TypeVar, get_args
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.models.transformer import TransformerConfig
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.utils import split_paths
 
 from sut_fairseq._excepthook import is_command, is_hydra, is_training
 from sut_fairseq.errors import InputError, check
@@ -115,8 +117,9 @@ def _check_type(name: str, types: set[Any], value: object) -> None:
 def _refuse_misspelt(options: Iterable[str]) -> None:
     """Refuse an override whose name is nearly that of a model's option: fairseq ignores it.
 
-    An override may also be for the task, another model of an ensemble, or fairseq itself. Any name
-    that none of these has is warned of, since fairseq's oldest models list their options nowhere.
+    An override may also be for the task, fairseq itself, or, where the command loads an ensemble,
+    another model of it. Any name that none of these has is warned of, since fairseq's oldest models
+    list their options nowhere.
     """
     given = _overrides()
     if not given:
@@ -129,8 +132,11 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
         *chain(*parts),
     ]
     others = _options_of(of_command)
+    # The Transformer is registered without its options.
+    of_models = _options_of([*MODEL_DATACLASS_REGISTRY.values(), TransformerConfig])
+    several = _loads_several_models()
     for name in given:
-        if name in ours or name in others:
+        if name in ours or name in others or (several and name in of_models):
             continue
         near = get_close_matches(name, ours, n=1, cutoff=_NEAR)
         near = near or [option for option in ours if name in option.split("_")]
@@ -139,7 +145,7 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
             raise InputError(
                 f"--model-overrides: there is no option `{name}` (did you mean {meant}?)."
             )
-        if name not in _options_of(MODEL_DATACLASS_REGISTRY.values()):
+        if name not in of_models:
             logger.warning(
                 "--model-overrides: no option `%s` is known; it may have no effect", name
             )
@@ -149,18 +155,36 @@ def _overrides() -> list[str]:
     """Names of the options in this command's `--model-overrides`."""
     if not is_command():
         return []
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--model-overrides", default="{}")
     try:
-        given = ast.literal_eval(parser.parse_known_args(sys.argv[1:])[0].model_overrides)
+        given = ast.literal_eval(_argument("--model-overrides", default="{}"))
     except (SyntaxError, ValueError):  # fairseq says so
         return []
     return [*map(str, given)]
 
 
+def _loads_several_models() -> bool:
+    """Whether this command loads an ensemble."""
+    return len(split_paths(_argument("--path", default=""))) > 1
+
+
+def _argument(flag: str, default: str) -> str:
+    """What this command was given for an option."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument(flag, default=default, dest="value")
+    value: str = parser.parse_known_args(sys.argv[1:])[0].value
+    return value
+
+
 def _options_of(groups: Iterable[Any]) -> set[str]:
-    """Names of the options in these groups, of which some are no dataclasses."""
-    return {option.name for group in groups if is_dataclass(group) for option in fields(group)}
+    """Names of the options in these groups, of which some are no dataclasses.
+
+    Those of a group within a group begin with its name, as in `encoder_layers_to_keep`.
+    """
+    found = set()
+    for option in chain(*(fields(group) for group in groups if is_dataclass(group))):
+        inner = fields(option.type) if is_dataclass(option.type) else ()
+        found |= {option.name, *(f"{option.name}_{one.name}" for one in inner)}
+    return found
 
 
 def log_depth(config: UniversalTransformerConfig, *sides: str, **others: object) -> None:

@@ -75,3 +75,16 @@ def test_misspelt_options_in_commands_of_fairseq(
         complete(UniversalTransformerConfig, Namespace())
     warned = [f"--model-overrides: no option `{name}` is known; it may have no effect"]
     assert [one.getMessage() for one in caplog.records] == (warned if near == "unknown" else [])
+
+
+@pytest.mark.parametrize("name", ["encoder_layerdrop", "encoder_layers_to_keep"])
+def test_an_option_of_another_model_of_an_ensemble_is_not_misspelt(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However close it is to one of ours; where there is no other model, it would do nothing."""
+    for path, refused in (("x", True), ("x:y", False)):
+        line = ["--path", path, f"--model-overrides={{'{name}': 1}}"]
+        monkeypatch.setattr(sys, "argv", ["/bin/fairseq-generate", *line])
+        with pytest.raises(InputError, match=name) if refused else nullcontext():
+            complete(UniversalTransformerConfig, Namespace())
+    assert not caplog.records
