@@ -30,6 +30,7 @@ def check_training(cfg: Any, criterion: object) -> None:
     Raises:
         InputError: naming an option.
     """
+    check_length(cfg.optimization)
     check_parallelism(cfg.distributed_training, cfg.checkpoint)
     check_precision(cfg.common, cfg.criterion)
     if cfg.common.quantization_config_path is not None:
@@ -38,6 +39,21 @@ def check_training(cfg: Any, criterion: object) -> None:
             "no checkpoint with such layers: leave the option out."
         )
     _warn_of_plain_criterion(cfg, criterion)
+
+
+def check_length(options: Any) -> None:
+    """Refuse a negative length, with which a training would end before its first update.
+
+    Args:
+        options: fairseq's options for the length; any of them may be missing.
+
+    Raises:
+        InputError: naming the option.
+    """
+    for name in ("max_update", "max_epoch"):
+        length = getattr(options, name, None) or 0
+        flag = f"--{name.replace('_', '-')}"
+        check(length >= 0, flag, "at least 1, or 0 for no limit", length)
 
 
 def check_parallelism(workers: Any, checkpoints: Any) -> None:

@@ -52,6 +52,8 @@ def evaluate(formula: str, names: Mapping[str, float]) -> int:
     try:
         value = _value(ast.parse(formula[1:].strip(), mode="eval").body, names)
         finite = math.isfinite(value)
+    except InputError:
+        raise
     except (SyntaxError, TypeError, ValueError, ArithmeticError) as error:
         raise InputError(f"`{formula}` is not a formula: {error}.") from error
     except (RecursionError, MemoryError):  # Python's parser raises either

@@ -252,11 +252,21 @@ def _rows(
 
 
 def _work_out_length(merged: dict[str, Origin], names: dict[str, float]) -> None:
-    """Compute max-update, if there is one, and let the other formulas know it as `updates`."""
-    if LIMIT in merged:
-        limit = _worked_out(merged, LIMIT, names)
-        merged[LIMIT] = Origin(limit, merged[LIMIT].place)
-        names["updates"] = float(limit) if isinstance(limit, int) else math.inf
+    """Compute max-update, if there is one, and let the other formulas know it as `updates`.
+
+    Raises:
+        InputError: if a formula gives less than one update: fairseq-train takes 0 for no limit.
+    """
+    if LIMIT not in merged:
+        return
+    given, limit = merged[LIMIT], _worked_out(merged, LIMIT, names)
+    if is_formula(given.value) and isinstance(limit, int) and limit < 1:
+        raise InputError(
+            f"{given.place}: {LIMIT}: `{given.value}` is {limit}, but a training has at least one "
+            "update: give --updates more, or write it with max(1, ...)."
+        )
+    merged[LIMIT] = Origin(limit, given.place)
+    names["updates"] = float(limit) if isinstance(limit, int) else math.inf
 
 
 def _worked_out(merged: Mapping[str, Origin], option: str, names: Mapping[str, float]) -> Value:

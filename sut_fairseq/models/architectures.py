@@ -17,7 +17,7 @@ from fairseq.models import (
 
 from sut_fairseq._excepthook import is_hydra
 from sut_fairseq._process import prepare_process
-from sut_fairseq._training_options import check_precision
+from sut_fairseq._training_options import check_length, check_precision
 from sut_fairseq.errors import InputError
 
 # Imported so that the model that the architectures belong to is registered first.
@@ -234,6 +234,7 @@ def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
         )
     if model in _CHECKS:
         _CHECKS[model](arguments)
+    check_length(arguments)
     _settle_precision(arguments)
     for option, value in options.items():
         if not hasattr(arguments, option):

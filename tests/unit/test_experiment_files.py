@@ -201,6 +201,29 @@ def test_a_length_that_is_a_formula(tmp_path: Path) -> None:
         assert half is None or found["half"].value == half
 
 
+def test_a_length_of_no_update_is_refused(tmp_path: Path) -> None:
+    """fairseq-train takes 0 for no limit: such a training would never end."""
+    stage = {"name": "s", "settings": {"max-update": "= updates // 2"}}
+    path = write(tmp_path, settings={"max-update": 9}, sizes={"one": {"stages": [stage]}})
+    experiment, choice = reading.read(str(path)), Choice("a", "one", updates=1)
+    first, last = stages(experiment, choice)
+    assert compose(experiment, choice, last)["max-update"].value == 1
+    with pytest.raises(InputError, match="stage s: max-update: `= updates // 2` is 0, but a train"):
+        compose(experiment, choice, first)
+    unlimited = write(tmp_path, "unlimited", settings={"max-update": 0, "max-epoch": 3})
+    assert options_of(unlimited) == {"max-update": 0, "max-epoch": 3}
+
+
+@pytest.mark.parametrize("name", [*reading.known(), *reading.columns(), "example"])
+def test_ours_can_be_tried_with_one_update(name: str) -> None:
+    experiment = reading.read(name)
+    for size, about in experiment.sizes.items():
+        for model in about.models or experiment.models:
+            choice = Choice(model, size, updates=1)
+            for stage in stages(experiment, choice):
+                assert compose(experiment, choice, stage)["max-update"].value in (1, 2)
+
+
 @pytest.mark.parametrize(
     ("formula", "sentence"),
     [

@@ -18,6 +18,7 @@ def begin(
     criterion: str = "cross_entropy_with_auxiliary",
     experts: int = 1,
     common: dict[str, Any] | None = None,
+    length: dict[str, int] | None = None,
     **options: Any,
 ) -> None:
     """Begin a training on a CPU, whose options fairseq keeps by group."""
@@ -29,6 +30,7 @@ def begin(
         common=SimpleNamespace(**{"cpu": True, "quantization_config_path": None, **(common or {})}),
         criterion=SimpleNamespace(_name=criterion, **options),
         model=SimpleNamespace(attention_experts=1, ffn_experts=experts),
+        optimization=SimpleNamespace(**{"max_update": 0, "max_epoch": 0, **(length or {})}),
     )
     kind = CRITERION_REGISTRY[criterion]
     check_training(cfg, kind.__new__(kind))
@@ -48,6 +50,15 @@ def test_what_cannot_be(common: dict[str, Any], options: dict[str, Any], sentenc
     begin(autocast="bfloat16")
     with pytest.raises(InputError, match=sentence):
         begin(common=common, **options)
+
+
+@pytest.mark.parametrize("option", ["max_update", "max_epoch"])
+def test_a_negative_length(option: str) -> None:
+    """Such a training would end before its first update, as if all were well."""
+    begin(length={option: 3})
+    flag = option.replace("_", "-")
+    with pytest.raises(InputError, match=f"`--{flag}` must be at least 1, or 0 for no limit, but"):
+        begin(length={option: -1})
 
 
 def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
