@@ -1,6 +1,6 @@
 """Experiments as files, one YAML file each, and code to read, train, evaluate and compare them.
 
-- `schema`, `typed`, `reading`: the schema of a file, and reading it;
+- `schema`, `typed`, `checking`, `reading`: the schema of a file, and reading it;
 - `formulas`, `settings`: from a file to options of fairseq-train, with all rules in one place;
 - `preparing`: data of experiments, made by `sut-prepare`;
 - `commands`, `runs`, `running`, `training_process`, `progress`: trainings, resumable, one by one or

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.errors import InputError, check, check_choice
-from sut_fairseq.experiments.preparing import DEFAULT
+from sut_fairseq.errors import InputError, check_choice
+from sut_fairseq.experiments.checking import check_experiment, check_models, check_stages
 from sut_fairseq.experiments.schema import (
-    MEASURES,
-    SUMMARISED,
     UPDATES,
     Ablation,
     Document,
     Evaluation,
     Experiment,
     Size,
-    Stage,
 )
 from sut_fairseq.experiments.typed import Place, build, nearest, read_yaml
 
@@ -28,10 +24,6 @@ _SUFFIXES = (".yaml", ".yml")
 _SHARED = "_"  # prefix of files that are only meant to be extended
 _EXAMPLE = "example"
 MATRIX = "matrix"  # folder of its columns
-KINDS = ("groups", "translation", "regression")
-CHECKPOINTS = ("best", "last")
-_PICTURES = ("curves", "trade-off")  # of every experiment, beside those of its summaries
-_STAGE = re.compile(r"(?!checkpoints$)[A-Za-z0-9][\w-]*")  # a folder beside `checkpoints`
 
 
 def known() -> list[str]:
@@ -129,7 +121,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
             raise InputError(f"{place} needs the key `{key}`, with at least one entry.")
     sizes = {name: _inherit(name, sizes, place / "sizes") for name in sizes}
     for name, size in sizes.items():
-        _check_stages(place / "sizes" / name / "stages", size.stages or [])
+        check_stages(place / "sizes" / name / "stages", size.stages or [])
         for told in size.lengths_told:
             lengths = [UPDATES, *(stage.name for stage in size.stages or ())]
             check_choice(f"{place / 'sizes' / name / 'about'}: a name in braces", told, lengths)
@@ -138,8 +130,8 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         for document in documents.values()
         for name, part in document.ablations.items()
     }
-    _check_models(models, sizes, place / "sizes")
-    _check_models(models, ablations, place / "ablations")
+    check_models(models, sizes, place / "sizes")
+    check_models(models, ablations, place / "ablations")
     experiment = Experiment(
         name=str(path.resolve().relative_to(FOLDER).with_suffix(""))
         if is_ours(path)
@@ -164,7 +156,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         summaries=last("summaries", []),
         claims=last("claims", []),
     )
-    _check(experiment, place)
+    check_experiment(experiment, place)
     return experiment
 
 
@@ -204,98 +196,3 @@ def _inherit(
         models=other.models if size.models is None else size.models,
         stages=other.stages if size.stages is None else size.stages,
     )
-
-
-def _check_models(
-    models: Iterable[str], parts: Mapping[str, Size] | Mapping[str, Ablation], place: Place
-) -> None:
-    """Refuse sizes or ablations of models that there are not.
-
-    Raises:
-        InputError: naming the model.
-    """
-    for name, part in parts.items():
-        for model in part.models or ():
-            if model not in models:
-                raise InputError(
-                    f"{place / name}: there is no model `{model}`{nearest(model, models)}."
-                )
-
-
-def _check_stages(place: Place, stages: Sequence[Stage]) -> None:
-    """Refuse names that are not unique, or that no folder of a stage can have.
-
-    Raises:
-        InputError: naming the stage.
-    """
-    names = [stage.name for stage in stages]
-    for name in names:
-        if not _STAGE.fullmatch(name) or names.count(name) > 1:
-            raise InputError(
-                f"{place}: a stage cannot be called `{name}`: each needs a name of its own, of "
-                "letters, digits, `-` and `_`, and not `checkpoints`."
-            )
-
-
-def _check(experiment: Experiment, place: Place) -> None:
-    """Refuse unknown names, and titles of summaries that are not unique.
-
-    Raises:
-        InputError: listing the known ones.
-    """
-    if experiment.prepare and experiment.generate:
-        raise InputError(f"{place} has both `prepare` and `generate`: its data are either.")
-    models = experiment.models
-    evaluation = place / "evaluation"
-    check_choice(f"{evaluation / 'kind'}", experiment.evaluation.kind, KINDS)
-    check_choice(f"{evaluation / 'checkpoint'}", experiment.evaluation.checkpoint, CHECKPOINTS)
-    if experiment.evaluation.kind == "translation" and experiment.evaluation.checkpoint != "best":
-        raise InputError(
-            f"{evaluation / 'checkpoint'} must be best for `kind` translation, which averages the "
-            f"best checkpoints, but is {experiment.evaluation.checkpoint} instead: leave it out."
-        )
-    for table in experiment.published:
-        for model in table.numbers:
-            check_choice(f"{place / 'published'}: {table.table}: model", model, models)
-        if table.split:
-            _check_split(f"{place / 'published'}: {table.table}", table.split, experiment)
-    names = [summary.name for summary in experiment.summaries]
-    for summary in experiment.summaries:
-        at = f"{place / 'summaries'}: {summary.title}"
-        apart = names.count(summary.name) == 1 and summary.name not in _PICTURES
-        check(apart, f"{at}: title", "unlike those of other pictures and tables", summary.title)
-        check(bool(summary.splits), f"{at}: splits", "at least one", "none")
-        check_choice(f"{at}: measure", summary.measure, SUMMARISED)
-        for one in summary.models or ():
-            check_choice(f"{at}: model", one, models)
-        for one in summary.splits:
-            check_choice(f"{at}: split", one, experiment.splits)
-        for one in summary.of_split:
-            check_choice(f"{at}: of_split", one, summary.splits)
-        groups = bool(summary.of_split) and not summary.by_split
-        check(not groups, f"{at}: of_split", "left out without `by_split: true`", "given")
-        rows = dict.fromkeys(
-            summary.row(model, split) for model in models for split in summary.splits
-        )
-        for row in summary.numbers:
-            check_choice(f"{at}: numbers", row, rows)
-        if summary.size is not None:
-            check_choice(f"{at}: size", summary.size, experiment.sizes)
-    for claim in experiment.claims:
-        at = f"{place / 'claims'}: {claim.shows}"
-        check_choice(f"{at}: measure", claim.measure, MEASURES)
-        check_choice(f"{at}: model", claim.model, models)
-        for one in claim.splits:
-            _check_split(at, one, experiment)
-
-
-def _check_split(at: str, split: str, experiment: Experiment) -> None:
-    """Refuse the name of data that the experiment does not have.
-
-    Raises:
-        InputError: listing the known ones.
-    """
-    # Data of the split `default` have the name that `sut-prepare` gives them, like `full` and
-    # `sample` of WMT'14, which no file lists.
-    if DEFAULT not in experiment.splits:
-        check_choice(f"{at}: split", split, experiment.splits)

@@ -289,8 +289,9 @@ def check_options(settings: Settings, place: str) -> None:
     refuse_options_of_run(settings, place)
     for name in settings:
         if not _OPTION.fullmatch(name):
-            spelt = name.lstrip("-").replace("_", "-").lower()
-            raise InputError(f"{place}: options are spelt like `{spelt}`, not `{name}`.")
+            spelt = re.sub("[ _]", "-", name.strip("- ").lower())
+            like = spelt if _OPTION.fullmatch(spelt) else LIMIT
+            raise InputError(f"{place}: options are spelt like `{like}`, not `{name}`.")
 
 
 def refuse_options_of_run(names: Container[str], place: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -150,6 +151,8 @@ def _fits(kind: Any, value: Any) -> bool:
     plain = _plain(kind)
     if isinstance(value, bool):  # Python counts it as a whole number
         return plain is bool
+    if isinstance(value, float) and math.isnan(value):  # unlike itself, so no two runs were alike
+        return False
     return isinstance(value, {float: (float, int), list: (list, str)}.get(plain, plain))
 
 

@@ -307,6 +307,39 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
             "evaluation: {kind: translation, checkpoint: last}",
             "evaluation.checkpoint must be best for `kind` translation, which averages the best",
         ),
+        *(
+            (
+                "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\n"
+                f"evaluation: {{kind: translation, {key}: {value}}}",
+                f"evaluation.{key}` must be {allowed}, but is {value} instead.",
+            )
+            for key, value, allowed in (
+                ("best", "0", "at least 1"),
+                ("beam", "-2", "at least 1"),
+                ("lenpen", "10.5", "between -10 and 10"),
+            )
+        ),
+        (
+            "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\nevaluation: {lenpen: .nan}",
+            "line 5: evaluation.lenpen must be a number, but is nan instead.",
+        ),
+        (
+            "extends: contextual_retrieval\nevaluation: {checkpoint: last}",
+            "evaluation.kind must be regression with `generate`, and only then, but is groups",
+        ),
+        (
+            "extends: scan\nevaluation: {kind: regression}",
+            "evaluation.kind must be regression with `generate`, and only then, but is regression",
+        ),
+        (
+            "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\n"
+            "summaries: [{title: t, splits: [s]}]",
+            "summaries: t: the file says of no data how they are made: name their splits with",
+        ),
+        (
+            "extends: scan\nclaims: [{shows: x, model: ut, bar: 1, steps: 0}]",
+            "claims: x: steps` must be at least 1, but is 0 instead.",
+        ),
     ],
 )
 def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
@@ -342,6 +375,8 @@ def test_bad_files(text: str, sentence: str, tmp_path: Path) -> None:
             "model_settings: there is no model `aa` (did you mean `a`?).",
         ),
         ({"settings": {"max_update": 1}}, Choice("a", "one"), "spelt like `max-update`, not `max_"),
+        ({"settings": {"clip norm": 1}}, Choice("a", "one"), "spelt like `clip-norm`, not `clip "),
+        ({"settings": {"größe": 1}}, Choice("a", "one"), "spelt like `max-update`, not `größe`"),
         (
             {"settings": {"seed": 5}},
             Choice("a", "one"),
