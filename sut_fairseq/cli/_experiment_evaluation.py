@@ -7,15 +7,16 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tqdm import tqdm
 
-from sut_data.command_line import refuse, whole_number
+from sut_data.command_line import Parser, refuse, whole_number
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
 from sut_fairseq.cli._command import add_user_dir
+from sut_fairseq.cli._evaluate_options import make_parser
 from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_training import clock
 from sut_fairseq.errors import InputError
@@ -188,7 +189,7 @@ def by_groups(
     line = evaluating.command(run, record, experiment, asked, macs)
     begun = records.stamp()
     try:
-        evaluate_command.run(line)
+        evaluate_command.run(line, _parser(experiment, asked))
     except InputError as error:
         # The message names options of `sut-evaluate`.
         threshold = "--sweep" if asked.alpha_threshold is None else "--alpha-threshold"
@@ -196,6 +197,19 @@ def by_groups(
         raise InputError(sentence.replace("--thresholds", threshold)) from error
     evaluating.keep(run, record, experiment, asked, begun)
     print(f"rows: {run / asked.name()}.csv, picture: {run / asked.name()}.png")
+
+
+def _parser(experiment: Experiment, asked: Asked) -> Parser:
+    """The parser of `sut-evaluate`, which raises for options that are not there."""
+    own = asked.search and experiment.evaluation.search_options
+    where = f"{experiment.path}: evaluation.search_options: " if own else ""
+
+    def raised(message: str) -> NoReturn:
+        raise InputError(f"{where}{message}; see `sut-evaluate --help`.")
+
+    parser = make_parser()
+    parser.error = raised  # type: ignore[method-assign]
+    return parser
 
 
 def _regress(run: Path, record: Record, experiment: Experiment, subset: str) -> None:

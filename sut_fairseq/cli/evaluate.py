@@ -14,6 +14,7 @@ from fairseq.models import FairseqLanguageModel
 from fairseq.utils import apply_to_sample, split_paths
 from tqdm import tqdm
 
+from sut_data.command_line import Parser
 from sut_data.sets.cfq.sparql import conjuncts
 from sut_data.text.tokenization import load_direction
 from sut_data.waiting import waiting
@@ -42,13 +43,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command("sut-evaluate", lambda: run(argv))
 
 
-def run(argv: Sequence[str] | None) -> None:
+def run(argv: Sequence[str] | None, parser: Parser | None = None) -> None:
     """Run a command line on behalf of another command: errors are raised.
+
+    Args:
+        argv: the command line.
+        parser: reads it; None: that of the command, which exits at an option that it lacks.
 
     Raises:
         InputError: for bad input.
     """
-    arguments = make_parser().parse_args(argv)
+    arguments = (parser or make_parser()).parse_args(argv)
     _check_options(arguments)
     arguments.path = str(find_checkpoint(Path(arguments.path)))
     check_overrides(arguments.model_overrides, load_checkpoint(arguments.path, lazy=True))

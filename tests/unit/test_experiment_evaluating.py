@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,22 @@ def test_the_checkpoint_that_is_evaluated(
     line = evaluating.command(path, record, reading.read(experiment), Asked())
     assert line[:2] == ["--path", str(file)] and "--macs" not in line
     assert "--macs" in evaluating.command(path, record, reading.read(experiment), Asked(), True)
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_an_option_that_sut_evaluate_lacks(
+    search: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error of this run alone, and names the file that has it."""
+    monkeypatch.setattr(evaluating, "command", lambda *_: ["--path", "x", "--beem", "3"])
+    path, ctl = run(tmp_path, "ndr", 1, {"all": 90.0}), reading.read("ctl")
+    mine = replace(ctl, evaluation=replace(ctl.evaluation, search_options=["--beem", "3"]))
+    where = f"{ctl.path}: evaluation.search_options: " if search else ""
+    said = f"{where}unrecognized arguments: --beem 3 (did you mean `--beam`?); see"
+    with pytest.raises(InputError, match=f"^{re.escape(said)}"):
+        _experiment_evaluation.by_groups(
+            path, records.read_record(path), mine, Asked(search=search)
+        )
 
 
 def test_data_that_changed_since_the_training(
