@@ -8,6 +8,7 @@ from pathlib import Path
 from sut_data.command_line import Parser, whole_number
 from sut_fairseq.cli._experiment_evaluation import add_options
 
+_MOST_SEED = 2**32 - 1  # that NumPy takes
 _DESCRIPTION = """Prepare the data of an experiment, train its models, evaluate the runs, and
 compare them with the paper's numbers. An experiment is a YAML file: one of ours, by its name, or
 your own, by its path."""
@@ -139,7 +140,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
     )
     _size(training)
     training.add_argument(
-        "--seeds", nargs="+", type=whole_number, default=[1], metavar="N", help="default: 1"
+        "--seeds", nargs="+", type=_seed, default=[1], metavar="N", help="default: 1"
     )
     training.add_argument(
         "--updates",
@@ -199,6 +200,14 @@ def _machine(machine: argparse._ArgumentGroup) -> None:
     )
 
 
+def _seed(text: str) -> int:
+    """Argparse type for a seed of fairseq-train, which seeds NumPy too."""
+    number = whole_number(text)
+    if number > _MOST_SEED:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST_SEED}, but is {number}")
+    return number
+
+
 def _gpus(text: str) -> int:
     """Argparse type for a number of GPUs; 0: none."""
     return 0 if text == "0" else whole_number(text)
@@ -210,7 +219,7 @@ def _matrix(parser: argparse.ArgumentParser) -> None:
     for option, what in (("--rows", "models"), ("--columns", "tasks")):
         cells.add_argument(option, nargs="+", metavar="NAME", help=f"which {what} (default: all)")
     cells.add_argument(
-        "--seeds", nargs="+", type=whole_number, default=[1], metavar="N", help="default: 1"
+        "--seeds", nargs="+", type=_seed, default=[1], metavar="N", help="default: 1"
     )
     cells.add_argument(
         "--size",

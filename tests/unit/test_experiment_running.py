@@ -518,3 +518,11 @@ def test_signals_have_their_usual_effect_after_the_trainings() -> None:
     finally:
         for number, handler in zip(SIGNALS, before, strict=True):
             signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("command", ["train scan", "matrix"])
+def test_a_seed_that_numpy_refuses(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """fairseq-train would end with it, once the folders are made."""
+    with pytest.raises(SystemExit):
+        experiment.main([*command.split(), "--seeds", "1", str(2**32)])
+    assert "--seeds: must be at most 4294967295, but is 4294967296;" in capsys.readouterr().err
