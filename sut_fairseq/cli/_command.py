@@ -7,6 +7,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping
+from os.path import realpath  # unlike `Path.resolve`, it accepts circular links
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,28 @@ def add_languages(parser: argparse._ActionsContainer, default: str = "as in trai
         parser.add_argument(
             f"--{side}-lang", metavar="LANG", help=f"{side} language (default: {default})"
         )
+
+
+def check_apart(files: Mapping[str, str | Path | None]) -> None:
+    """Refuse one file for several options: what one of them writes would replace the other.
+
+    Args:
+        files: those that are read or written, by option; folders, pipes and devices may be the
+            same.
+
+    Raises:
+        InputError: naming two options.
+    """
+    options: dict[str, str] = {}
+    for option, path in files.items():
+        if path is None or (Path(path).exists() and not Path(path).is_file()):
+            continue
+        other = options.setdefault(realpath(path), option)
+        if other != option:
+            raise InputError(
+                f"{other} and {option} both name {path}, and one would replace the other: give "
+                "them different files."
+            )
 
 
 def print_json(document: Mapping[str, Any]) -> None:

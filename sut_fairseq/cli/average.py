@@ -20,7 +20,7 @@ from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli._averaging import average_checkpoints
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli._command import check_apart, print_json, run_command
 from sut_fairseq.cli._selection import (
     CheckpointInfo,
     choose_best,
@@ -93,6 +93,7 @@ def average(arguments: argparse.Namespace) -> Report:
         averages = [one for one in found if averaged_in(load_checkpoint(one, lazy=True))]
         paths = [one for one in found if one not in averages]
     check_writable(output, "--output")
+    check_apart({"--log": arguments.log, "--output": output})
     if realpath(output) in map(realpath, paths):
         raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
     infos, copies = drop_copies(_scan(paths))

@@ -25,7 +25,7 @@ from sut_fairseq.analysis.depth import check_thresholds, check_uses_threshold, s
 from sut_fairseq.analysis.evaluation import Outcome
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.cli import _evaluation_output
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli._command import check_apart, print_json, run_command
 from sut_fairseq.cli._evaluate_options import make_parser, num_rows
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli.bleu import tokenized_bleu
@@ -56,6 +56,7 @@ def run(argv: Sequence[str] | None, parser: Parser | None = None) -> None:
     arguments = (parser or make_parser()).parse_args(argv)
     _check_options(arguments)
     arguments.path = str(find_checkpoint(Path(arguments.path)))
+    check_apart({"--path": arguments.path, "--csv": arguments.csv, "--plot": arguments.plot})
     check_overrides(arguments.model_overrides, load_checkpoint(arguments.path, lazy=True))
     overrides = {**arguments.model_overrides, "group_column": None}
     if arguments.data:

@@ -20,7 +20,7 @@ from sut_fairseq.cli import (
     _experiment_matrix,
     _experiment_parser,
 )
-from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._command import check_apart, run_command
 from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
 from sut_fairseq.cli._experiment_training import check, clock, listed, stoppable, train
@@ -298,6 +298,7 @@ def _check_files(**files: Path | None) -> None:
     for option, file in files.items():
         if file is not None:
             check_writable(file, f"--{option}")
+    check_apart({f"--{option}": file for option, file in files.items()})
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {

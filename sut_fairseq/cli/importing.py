@@ -12,7 +12,7 @@ from sut_data.command_line import Parser
 from sut_data.files import check_writable
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
-from sut_fairseq.cli._command import add_languages, run_command
+from sut_fairseq.cli._command import add_languages, check_apart, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.importing import Imported, import_published
 from sut_fairseq.inference.original import TOLERANCE, compare, read_outputs
@@ -29,6 +29,8 @@ def _main(arguments: argparse.Namespace) -> None:
     check_writable(out, "--out")
     if realpath(out) == realpath(source):
         raise InputError(f"--out `{out}` is the checkpoint itself; give another name.")
+    for path in arguments.check:
+        check_apart({"--check": path, "--out": out})
     outputs = {path: read_outputs(path) for path in arguments.check}
     with waiting("reading"):
         imported = import_published(

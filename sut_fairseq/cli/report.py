@@ -22,7 +22,7 @@ from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.cli import _page, _report_pictures, _retrieval_report
-from sut_fairseq.cli._command import run_command
+from sut_fairseq.cli._command import check_apart, run_command
 from sut_fairseq.cli._overrides import check_overrides
 from sut_fairseq.cli._report_document import make_document
 from sut_fairseq.cli._report_options import SPLIT, check_options, fill_in_defaults, make_parser
@@ -105,6 +105,7 @@ def _write_page(
         path = arguments.out / path
     if path.parent != arguments.out or path.parent.is_dir():  # --out itself is made later
         check_writable(path, "--html")
+    check_apart({"--path": checkpoint, "--log": arguments.log, "--html": path})
     thresholds = _thresholds(arguments, reader)
     sentences = _sentences(arguments, reader, _SENTENCES_OF_A_PAGE)
     numbers = _averaged(arguments, reader)

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.cli._command import print_json, run_command
+from sut_fairseq.cli import average, evaluate, experiment, importing
+from sut_fairseq.cli._command import check_apart, print_json, run_command
 from sut_fairseq.cli.user_dir import main as user_dir
 from sut_fairseq.errors import InputError
 
@@ -51,6 +52,46 @@ def test_an_input_error_becomes_one_line(capsys: pytest.CaptureFixture[str]) -> 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "sut-x: error: `top_k` is 6, but at most 4.\n"
+
+
+def test_files_that_must_differ(tmp_path: Path) -> None:
+    """Whatever a command writes replaces what is there: not what it reads, nor what it wrote."""
+    file, link = tmp_path / "a", tmp_path / "link"
+    file.touch()
+    link.symlink_to(file)
+    check_apart({"--out": file, "--csv": tmp_path / "b", "--log": None, "--plot": None})
+    check_apart({"--out": "/dev/null", "--csv": Path("/dev/null")})
+    for one, other in ((file, link), (tmp_path / "new", f"{tmp_path}/./new")):
+        with pytest.raises(InputError, match="^--out and --csv both name .*: give them different"):
+            check_apart({"--out": one, "--csv": other})
+
+
+@pytest.mark.parametrize(
+    ("main", "line", "options"),
+    [
+        (average.main, "--from . --best 1 --log a --output a", "--log and --output"),
+        (evaluate.main, "--path a --csv a", "--path and --csv"),
+        (evaluate.main, "--path a --csv b.png --plot b.png", "--csv and --plot"),
+        (evaluate.main, "--path . --csv checkpoint_best.pt", "--path and --csv"),
+        (experiment.main, "report . --out b --csv ./b", "--out and --csv"),
+        (importing.main, "c --check a --out a", "--check and --out"),
+    ],
+)
+def test_nothing_that_is_read_is_replaced(
+    main: Callable[[list[str]], int],
+    line: str,
+    options: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "checkpoint_best.pt"):
+        _save(tmp_path / name)
+    before = (tmp_path / "a").read_bytes()
+    assert main(line.split()) == 2
+    assert options in capsys.readouterr().err
+    assert (tmp_path / "a").read_bytes() == before
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
