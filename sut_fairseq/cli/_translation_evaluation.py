@@ -161,10 +161,13 @@ def _check_out(out: Path, data: Path, described: dict[str, str]) -> None:
     """Refuse to replace results on other data, as told by the digests in `described`.
 
     Raises:
-        InputError: if the folder has such results.
+        InputError: if the folder has such results, or a damaged file of them.
     """
     path = out / "results.json"
-    before = (read_json(path).get("data") if path.is_file() else None) or {}
+    document = read_json(path) if path.is_file() else {}
+    before = (document.get("data") or {}) if isinstance(document, dict) else None
+    if not isinstance(before, dict):
+        raise InputError(f"{path} is damaged (it does not say on which data it is): remove it.")
     if any(before.get(name, value) != value for name, value in described.items()):
         raise InputError(
             f"{out} has the results on {before.get('folder')}: name another folder for those on "

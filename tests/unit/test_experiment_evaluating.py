@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sut_fairseq.cli import _experiment_evaluation, experiment
+from sut_fairseq.cli import _experiment_evaluation, _translation_evaluation, experiment
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records, results
 from sut_fairseq.experiments.evaluating import Asked, read_evaluations
@@ -145,3 +145,14 @@ def test_results_on_a_folder_of_the_same_name_are_not_replaced(
         evaluating.command(path, record, ctl, other)
     folders["b/bin"] = replace(folders["a/bin"], folder="b/bin")  # a copy: the same results
     assert evaluating.command(path, record, ctl, other)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"data": "x"}', '{"data": [1]}', "null"])
+def test_damaged_results_of_translations(content: str, tmp_path: Path) -> None:
+    """They may be on other data, so nothing replaces them."""
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match="results.json is damaged .*: remove it."):
+        _translation_evaluation._check_out(tmp_path, Path("data-bin"), {"digest": "d"})
+    path.write_text('{"data": null}')  # of a version that did not note them
+    _translation_evaluation._check_out(tmp_path, Path("data-bin"), {"digest": "d"})
