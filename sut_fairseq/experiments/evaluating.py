@@ -12,10 +12,11 @@ from sut_fairseq.experiments import json_files, provenance
 from sut_fairseq.experiments.provenance import Code, Data
 from sut_fairseq.experiments.published import ALL, published
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.schema import MEASURES, Experiment
+from sut_fairseq.experiments.schema import MEASURES, SUMMARISED, Experiment
 
 CHECKPOINTS = {name: Path("checkpoints", f"checkpoint_{name}.pt") for name in ("best", "last")}
 THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.999)
+SECONDS = "seconds"  # of a sweep
 SCORE = "score"  # translations have one row for each of their scores
 SUFFIX = ".evaluation.json"
 
@@ -285,7 +286,7 @@ def _check_rows(evaluated: Evaluated, path: Path) -> None:
     """
     try:
         evaluated.sentences()
-        for measure in evaluated.measures():
+        for measure in (*SUMMARISED, SECONDS):
             evaluated.values(measure)
     except (KeyError, ValueError) as error:
         raise InputError(

@@ -11,6 +11,7 @@ import pytest
 from sut_fairseq.analysis import trade_off_plots
 from sut_fairseq.analysis.drawing import Figure
 from sut_fairseq.cli import _experiment_figures
+from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import pages, records, report, results
 from sut_fairseq.experiments.evaluating import Asked, Evaluated, read_evaluations, write
 from tests.experiment_runs import CODE, DRAW_NOTHING, EVALUATED, FORWARD, run
@@ -86,6 +87,23 @@ def test_sweeps_show_what_they_skip_and_take(tmp_path: Path) -> None:
     draw = replace(DRAW_NOTHING, trade_offs=lambda groups, picture: True)
     pages.write(results.collect(paths), tmp_path, draw)
     assert "(pictures/ctl-trade-off.png)" in (tmp_path / "ctl.md").read_text()
+
+
+@pytest.mark.parametrize("column", ["percent", "skipped", "encoder_depth", "seconds"])
+def test_costs_that_are_no_numbers(column: str, tmp_path: Path) -> None:
+    one, asked = run(tmp_path, "ndr", 1, {"all": 95}), Asked(thresholds=[0.5])
+    row = {"mode": "reference", "alpha_threshold": "0.5", "group": "all", "percent": "10"}
+    evaluated = Evaluated(
+        asked=asked,
+        data=FORWARD,
+        measure="accuracy",
+        rows=[{**row, column: "x"}],
+        code=CODE,
+        when=EVALUATED,
+    )
+    write(one, asked.name(), evaluated)
+    with pytest.raises(InputError, match="thresholds-0.5.evaluation.json is damaged .its rows: "):
+        report.markdown(results.collect([one]))
 
 
 def test_labels_that_would_cover_one_another_are_left_out() -> None:
