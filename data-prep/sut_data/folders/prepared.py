@@ -37,6 +37,7 @@ from sut_data.files import (
     put_aside,
     write_whole,
 )
+from sut_data.text.treatment import Counts
 
 STAMP = "prepared.json"
 ADDED = "added.json"  # a journal: the sets that a process is putting into a folder
@@ -63,7 +64,7 @@ def read_stamp(out: Path) -> dict[str, Any] | None:
         return None
     try:
         stamp: dict[str, Any] = json.loads((out / STAMP).read_text(encoding="utf-8"))
-        stamp["files"], stamp["counts"], stamp["made_from"]  # noqa: B018
+        stamp["files"], stamp["counts"]["train"], stamp["made_from"]  # noqa: B018
         check_stamp(stamp)
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
@@ -81,14 +82,22 @@ def check_stamp(stamp: dict[str, Any]) -> None:
     """Refuse a stamp that was edited by hand, so that its readers need not check it.
 
     Raises:
-        TypeError: if a part is not a mapping, or the counts of a set are not numbers.
+        TypeError: if a part is not of its form.
     """
     for name in ("files", "counts", "made_from", "also"):
         if not isinstance(stamp.get(name, {}), dict):
             raise TypeError(f"{name} must be a mapping")
+    if not isinstance(stamp.get("made_from", {}).get("inputs", {}), dict):
+        raise TypeError("inputs must be a mapping")
+    for name, size in stamp.get("files", {}).items():
+        if not isinstance(size, int):
+            raise TypeError(f"the size of {name} must be a whole number")
+    most = len(Counts._fields)
+    least = most - len(Counts._field_defaults)  # stamps of older versions have fewer
     for name, row in stamp.get("counts", {}).items():
-        if not isinstance(row, list) or not all(isinstance(one, int) for one in row):
-            raise TypeError(f"counts of {name} must be a list of whole numbers")
+        numbers = isinstance(row, list) and all(isinstance(one, int) for one in row)
+        if not numbers or not least <= len(row) <= most:
+            raise TypeError(f"counts of {name} must be {least} to {most} whole numbers")
 
 
 def _take_back(out: Path, journal: Path, stamp: dict[str, Any]) -> None:

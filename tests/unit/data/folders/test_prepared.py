@@ -20,8 +20,12 @@ from sut_fairseq.experiments.provenance import describe_data
         ({"files": []}, "files must be a mapping"),
         ({"also": 3}, "also must be a mapping"),
         ({"made_from": "x"}, "made_from must be a mapping"),
-        ({"counts": {"train": None}}, "counts of train must be a list of whole numbers"),
-        ({"counts": {"test": [1, "x"]}}, "counts of test must be a list of whole numbers"),
+        ({"made_from": {"inputs": []}}, "inputs must be a mapping"),
+        ({"files": {"x.bin": "9"}}, "the size of x.bin must be a whole number"),
+        ({"counts": {"train": None}}, "counts of train must be 5 to 10 whole numbers"),
+        ({"counts": {"train": [1] * 4 + ["x"]}}, "counts of train must be 5 to 10 whole numbers"),
+        ({"counts": {"train": [1] * 4}}, "counts of train must be 5 to 10 whole numbers"),
+        ({"counts": {"train": [1] * 11}}, "counts of train must be 5 to 10 whole numbers"),
     ],
 )
 def test_a_stamp_that_was_changed_by_hand_is_refused(
@@ -34,3 +38,10 @@ def test_a_stamp_that_was_changed_by_hand_is_refused(
         read_stamp(tmp_path)
     with pytest.raises(InputError, match=rf"damaged \({named}\): make the fo"):
         describe_data(tmp_path)
+
+
+def test_a_stamp_without_counts_of_train(tmp_path: Path) -> None:
+    """Nothing could be said about how to train on such a folder."""
+    (tmp_path / STAMP).write_text(json.dumps({"files": {}, "counts": {}, "made_from": {}}))
+    with pytest.raises(DataError, match="was not made by this program: remove it or choose"):
+        read_stamp(tmp_path)
