@@ -279,7 +279,7 @@ def write(run: Path, name: str, evaluated: Evaluated) -> None:
 
 
 def _check_rows(evaluated: Evaluated, path: Path) -> None:
-    """Refuse rows without a group, and results that are not numbers.
+    """Refuse rows without a group, and results or thresholds that are not numbers.
 
     Raises:
         InputError: naming the file.
@@ -288,6 +288,8 @@ def _check_rows(evaluated: Evaluated, path: Path) -> None:
         evaluated.sentences()
         for measure in (*SUMMARISED, SECONDS):
             evaluated.values(measure)
+        for row in evaluated.rows if evaluated.asked.thresholds else ():
+            float(row["alpha_threshold"])
     except (KeyError, ValueError) as error:
         raise InputError(
             f"{path} is damaged (its rows: {error}): evaluate the run again."
