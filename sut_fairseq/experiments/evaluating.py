@@ -191,7 +191,7 @@ def check_name(run: Path, asked: Asked, data: Data) -> None:
         return
     before = json_files.read_as(Evaluated, path)
     same = before.added == provenance.added_set(Path(data.folder), asked.subset)
-    if asked.data is not None:
+    if asked.data is not None or before.asked.data is not None:
         same = same and before.data.digest == data.digest
     if before.data.folder != data.folder and not same:
         raise InputError(

@@ -147,6 +147,16 @@ def test_results_on_a_folder_of_the_same_name_are_not_replaced(
     assert evaluating.command(path, record, ctl, other)
 
 
+def test_a_folder_whose_name_is_a_word_of_other_results(tmp_path: Path) -> None:
+    """Those on the data of a folder `search` are not replaced by those of --search."""
+    path, own = run(tmp_path, "ndr", 1, {"all": 90.0}), Asked(by="depth", search=True)
+    on_other = Asked(by="depth", data="a/search")
+    assert own.name() == on_other.name()
+    evaluate(path, replace(FORWARD, folder="a/search", digest="d2"), {"all": 9.0}, on_other)
+    with pytest.raises(InputError, match="would have the same name: rename one of the folders"):
+        evaluating.check_name(path, own, FORWARD)
+
+
 @pytest.mark.parametrize("content", ["[]", '{"data": "x"}', '{"data": [1]}', "null"])
 def test_damaged_results_of_translations(content: str, tmp_path: Path) -> None:
     """They may be on other data, so nothing replaces them."""
