@@ -1,4 +1,4 @@
-"""What the file of an experiment cannot say: names that there are not, numbers out of range."""
+"""Checks of an experiment's file as a whole: unknown or duplicate names, numbers out of range."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sut_fairseq.experiments.typed import Place, nearest
 KINDS = ("groups", "translation", "regression")
 CHECKPOINTS = ("best", "last")
 _PICTURES = ("curves", "trade-off")  # of every experiment, beside those of its summaries
-_MOST_LENPEN = 10  # of the search
+_MOST_LENPEN = 10  # as in `inference.results.Search`
 _STAGE = re.compile(r"(?!checkpoints$)[A-Za-z0-9][\w-]*")  # a folder beside `checkpoints`
 
 
@@ -153,7 +153,7 @@ def _splits(at: str, experiment: Experiment) -> list[str]:
     """
     if not experiment.splits:
         raise InputError(
-            f"{at}: the file says of no data how they are made: name their splits with the key "
+            f"{at}: the file does not say how to make any data: list its splits under the key "
             "`prepare`."
         )
     return experiment.splits

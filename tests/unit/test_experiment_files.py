@@ -334,7 +334,7 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
         (
             "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\n"
             "summaries: [{title: t, splits: [s]}]",
-            "summaries: t: the file says of no data how they are made: name their splits with",
+            "summaries: t: the file does not say how to make any data: list its splits under",
         ),
         (
             "extends: scan\nclaims: [{shows: x, model: ut, bar: 1, steps: 0}]",
