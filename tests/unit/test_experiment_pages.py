@@ -187,7 +187,7 @@ def test_an_evaluation_counts_from_its_beginning(
     monkeypatch.setattr(provenance, "describe_data", lambda folder: FORWARD)
     ended: list[str] = []
 
-    def evaluate_slowly(line: list[str]) -> None:
+    def evaluate_slowly(line: list[str], parser: object) -> None:
         Path(line[line.index("--csv") + 1]).write_text("group,percent\nall,1\n")
         end = records.now() + timedelta(seconds=1)
         ended.append(records.stamp(end))
