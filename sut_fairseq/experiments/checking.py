@@ -121,10 +121,15 @@ def _check_evaluation(evaluation: Evaluation, place: Place, draws: bool) -> None
             f"{place / 'checkpoint'} must be best for `kind` translation, which averages the "
             f"best checkpoints, but is {evaluation.checkpoint} instead: leave it out."
         )
-    if draws != (evaluation.kind == "regression"):
+    if draws and evaluation.kind != "regression":
         raise InputError(
-            f"{place / 'kind'} must be regression with `generate`, and only then, but is "
+            f"{place / 'kind'} must be regression for data that `generate` draws, but is "
             f"{evaluation.kind} instead."
+        )
+    if not draws and evaluation.kind == "regression":
+        raise InputError(
+            f"{place / 'kind'} must not be regression without `generate`: only drawn data have "
+            "numbers as targets."
         )
     for name in ("best", "beam"):
         number = getattr(evaluation, name)

@@ -325,11 +325,11 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
         ),
         (
             "extends: contextual_retrieval\nevaluation: {checkpoint: last}",
-            "evaluation.kind must be regression with `generate`, and only then, but is groups",
+            "evaluation.kind must be regression for data that `generate` draws, but is groups",
         ),
         (
             "extends: scan\nevaluation: {kind: regression}",
-            "evaluation.kind must be regression with `generate`, and only then, but is regression",
+            "evaluation.kind must not be regression without `generate`: only drawn data have",
         ),
         (
             "shows: x\nmetric: y\nmodels: {a: b}\nsizes: {one: {}}\n"
