@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import textwrap
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +14,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from sut_fairseq.analysis.drawing import Figure, colors, literal_text
+from sut_fairseq.analysis.drawing import Figure, colors, literal_text, wrapped
 
 VALID = "valid"
 _COLUMNS = 3  # at most so many panels side by side
 _FEW = 12  # up to so many points of a curve are marked one by one
+_LABEL = 36  # characters of a line of the legend
 _FAINT = 0.15  # opacity of bands
 _FAR = 5  # if the longest curve of a panel has more than so many times the updates of the shortest
 
@@ -54,7 +54,7 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
     trainings.sort(key=lambda name: -ends[name])
     rows = -(-len(panels) // _COLUMNS)
     columns = -(-len(panels) // rows)  # 4 panels are 2 rows of 2
-    labels = [_lines(name) for name in trainings]
+    labels = [wrapped(name, _LABEL) for name in trainings]
     # Of the legend, which has up to three entries more.
     lines = [line for label in labels for line in label.split("\n")]
     width, height = 0.07 * max(map(len, lines)), 0.145 * (len(lines) + 3) + 0.07 * len(labels)
@@ -127,11 +127,6 @@ def _length(curve: Curve) -> int:
 def _end(curve: Curve) -> float:
     """The mean over seeds of their last values."""
     return statistics.fmean(max(points)[1] for points in curve.seeds)
-
-
-def _lines(name: str) -> str:
-    """A name for the legend, on several lines if it is long; an option stays whole."""
-    return textwrap.fill(name, 36, break_long_words=False, break_on_hyphens=False)
 
 
 def _style(subset: str) -> Literal["-", "--"]:

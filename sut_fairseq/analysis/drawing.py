@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import textwrap
 
 # matplotlib logs each font that it considers wherever fairseq has switched logging on.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
@@ -18,6 +20,13 @@ FORMATS = frozenset(FigureCanvasBase.get_supported_filetypes())
 
 # For functions that draw words, names or titles of users: a pair of `$` must not make a formula.
 literal_text = rc_context({"text.parse_math": False})
+
+
+def wrapped(label: str, width: int) -> str:
+    """A label for a legend, on several lines if it is long, each option beside its value."""
+    kept = re.sub(r"(--\S+) (?=[^-\s])", "\\1\N{NO-BREAK SPACE}", label)
+    lines = textwrap.fill(kept, width, break_long_words=False, break_on_hyphens=False)
+    return lines.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def colors(count: int) -> list[str]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sut_fairseq.analysis.drawing import Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, literal_text, wrapped
 
 # Of the width and of the height: labels closer to each other in both would be unreadable.
 _APART = (0.05, 0.06)
+_LABEL = 84  # characters of a line of the legend
 
 
 class Point(NamedTuple):
@@ -45,7 +46,9 @@ def draw(curves: Sequence[Curve], score: str, title: str, path: Path) -> None:
         title: above the picture.
         path: of the picture.
     """
-    figure = Figure(figsize=(6.4, 5.4), layout="constrained")
+    labels = [wrapped(curve.label, _LABEL) for curve in curves]
+    lines = sum(label.count("\n") + 1 for label in labels)
+    figure = Figure(figsize=(6.4, 5.0 + 0.16 * lines), layout="constrained")
     draw_into(figure, curves, score)
     figure.suptitle(title, fontsize="medium")
     figure.savefig(path, dpi=150)
@@ -61,7 +64,7 @@ def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:
     for curve in curves:
         skipped = [100 * point.skipped for point in curve.points]
         scores = [point.score for point in curve.points]
-        (line,) = above.plot(skipped, scores, marker=".", label=curve.label)
+        (line,) = above.plot(skipped, scores, marker=".", label=wrapped(curve.label, _LABEL))
         below.plot(skipped, [point.seconds for point in curve.points], marker=".")
         for x, y, point in sorted(zip(skipped, scores, curve.points)):
             if any(

@@ -21,6 +21,7 @@ from sut_fairseq.analysis import (
     heat_map,
     summary_plots,
     trace_plots,
+    trade_off_plots,
 )
 from sut_fairseq.analysis.expert_use import Use
 from sut_fairseq.cli import _evaluation_output, _experiment_figures, _report_pictures
@@ -202,6 +203,18 @@ def test_a_long_legend_is_shown_whole(tmp_path: Path, drawn: list[Figure]) -> No
     curve_plots.draw(curves, names, "measure", tmp_path / "picture.svg")
     legend, page = drawn[0].legends[0].get_window_extent(), drawn[0].bbox
     assert page.y0 <= legend.y0 and legend.y1 <= page.y1 and legend.x1 <= page.x1
+
+
+def test_a_long_legend_of_a_trade_off_is_shown_whole(tmp_path: Path, drawn: list[Figure]) -> None:
+    points = [trade_off_plots.Point(0.9, 50, 0.1, 1), trade_off_plots.Point(0.5, 40, 0.3, 1)]
+    label = "ut, " + " ".join(f"--encoder-option-{number} 0.1" for number in range(9))
+    curves = [trade_off_plots.Curve(f"{number} {label}", points) for number in range(6)]
+    trade_off_plots.draw(curves, "accuracy", "many", tmp_path / "many.png")
+    (legend,), page = drawn[0].legends, drawn[0].bbox
+    shown = legend.get_window_extent()
+    assert page.x0 <= shown.x0 and shown.x1 <= page.x1 and page.y0 <= shown.y0
+    for text in legend.get_texts():
+        assert not any(line.startswith("0.1") for line in text.get_text().split("\n"))
 
 
 @pytest.mark.parametrize(
