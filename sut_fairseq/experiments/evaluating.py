@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -286,10 +287,15 @@ def _check_rows(evaluated: Evaluated, path: Path) -> None:
     """
     try:
         evaluated.sentences()
-        for measure in (*SUMMARISED, SECONDS):
-            evaluated.values(measure)
-        for row in evaluated.rows if evaluated.asked.thresholds else ():
-            float(row["alpha_threshold"])
+        numbers = [
+            number
+            for measure in (*SUMMARISED, SECONDS)
+            for number in evaluated.values(measure).values()
+        ]
+        if evaluated.asked.thresholds:
+            numbers += [float(row["alpha_threshold"]) for row in evaluated.rows]
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError("a number is not finite")
     except (KeyError, ValueError) as error:
         raise InputError(
             f"{path} is damaged (its rows: {error}): evaluate the run again."

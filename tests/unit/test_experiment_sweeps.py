@@ -89,17 +89,18 @@ def test_sweeps_show_what_they_skip_and_take(tmp_path: Path) -> None:
     assert "(pictures/ctl-trade-off.png)" in (tmp_path / "ctl.md").read_text()
 
 
+@pytest.mark.parametrize("value", ["x", "inf", "nan"])
 @pytest.mark.parametrize(
     "column", ["percent", "skipped", "encoder_depth", "seconds", "alpha_threshold"]
 )
-def test_rows_that_are_no_numbers(column: str, tmp_path: Path) -> None:
+def test_rows_that_are_no_numbers(column: str, value: str, tmp_path: Path) -> None:
     one, asked = run(tmp_path, "ndr", 1, {"all": 95}), Asked(thresholds=[0.5])
     row = {"mode": "reference", "alpha_threshold": "0.5", "group": "all", "percent": "10"}
     evaluated = Evaluated(
         asked=asked,
         data=FORWARD,
         measure="accuracy",
-        rows=[{**row, column: "x"}],
+        rows=[{**row, column: value}],
         code=CODE,
         when=EVALUATED,
     )
