@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
+from sut_fairseq.experiments.curves import entries
 from sut_fairseq.inference.translated import updates_of
 
 # The names fairseq-train gives, the most informative first: a checkpoint saved under several names
@@ -192,32 +191,15 @@ def read_validation_log(path: Path, metric: str, subset: str = "valid") -> dict[
     Raises:
         InputError: the log has no such values.
     """
-    values: dict[int, float] = {}
     with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            stats = _validation_stats(line, subset)
-            # A truncated line, or a line of another program, has no number there.
-            with suppress(KeyError, TypeError, ValueError, OverflowError):
-                values[int(stats["num_updates"])] = float(stats[metric])
+        values = {
+            int(entry["num_updates"]): entry[metric]
+            for name, entry in entries(lines)
+            if name == subset and metric in entry
+        }
     if not values:
         raise InputError(
             f"The log `{path}` has no validation lines with `{metric}` of the subset `{subset}`; "
             f"give the output or --log-file of the fairseq-train run and a metric it shows."
         )
     return values
-
-
-def _validation_stats(line: str, subset: str) -> dict[str, str]:
-    """Names and values on one line of a log; empty if it is not about `subset`."""
-    if f"valid on '{subset}' subset" in line:
-        fields = (field.split() for field in line.split(" | "))
-        return {field[0]: field[1] for field in fields if len(field) == 2}
-    brace = line.find("{")
-    if brace < 0 or f'"{subset}_num_updates"' not in line:
-        return {}
-    try:
-        document = json.loads(line[brace:])
-    except json.JSONDecodeError:
-        return {}
-    start = len(subset) + 1
-    return {k[start:]: v for k, v in document.items() if k.startswith(f"{subset}_")}

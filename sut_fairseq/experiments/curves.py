@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -59,21 +60,32 @@ def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Poi
     """
     found: dict[tuple[int, str, str], float] = {}
     epochs: dict[tuple[int, str, str], float] = {}
+    for logger, entry in entries(lines):
+        if logger == TRAIN and not all_of_training:
+            continue
+        subset = TRAIN if logger == _TRAIN_INNER else logger
+        updates = int(entry["num_updates"])
+        for measure, value in entry.items():
+            if _is_shown(measure, subset, all_of_training):
+                (epochs if logger == TRAIN else found)[updates, subset, measure] = value
+    often = {measure for _, subset, measure in found if subset == TRAIN}
+    found |= {key: value for key, value in epochs.items() if key[2] not in often}
+    return sorted(Point(*key, value) for key, value in found.items())
+
+
+def entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """The logged sets in a log as `read_log` reads it: name, and all numbers by measure.
+
+    One of these is `num_updates`. The training set is called `train_inner` within an epoch and
+    `train` at its end.
+    """
     for line in lines:
         text = line.rstrip()
         match = _ENTRY.search(text)
         logger, text = (match[1], match[2]) if match else (_logger_of(text), text)
         entry = _entry(logger, text)
-        updates = entry.pop("num_updates", None)
-        if updates is None or (logger == TRAIN and not all_of_training):
-            continue
-        subset = TRAIN if logger == _TRAIN_INNER else logger
-        for measure, value in entry.items():
-            if _is_shown(measure, subset, all_of_training):
-                (epochs if logger == TRAIN else found)[int(updates), subset, measure] = value
-    often = {measure for _, subset, measure in found if subset == TRAIN}
-    found |= {key: value for key, value in epochs.items() if key[2] not in often}
-    return sorted(Point(*key, value) for key, value in found.items())
+        if math.isfinite(entry.get("num_updates", math.nan)):
+            yield logger, entry
 
 
 def _is_shown(measure: str, subset: str, all_of_training: bool) -> bool:
@@ -100,7 +112,7 @@ def _entry(logger: str, text: str) -> dict[str, float]:
     for name, value in _pairs(logger, text):
         try:
             numbers[name] = float(value)
-        except (TypeError, ValueError):  # a line that a killed process left half written
+        except (TypeError, ValueError, OverflowError):  # half a line, left by a killed process
             continue
     return numbers
 
@@ -111,9 +123,10 @@ def _pairs(logger: str, text: str) -> Iterable[Sequence[Any]]:
     In JSON, all names except those of `train_inner` are prefixed with the name of their set.
     """
     start = "" if logger == _TRAIN_INNER else f"{logger}_"
-    if text.startswith("{"):
+    brace = text.find("{")  # Hydra puts time and logger before it
+    if brace >= 0:
         try:
-            entry = json.loads(text)
+            entry = json.loads(text[brace:])
         except ValueError:  # a line that a killed process left half written
             return []
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def test_curves_with_all_of_training(kind: str, log_file: bool) -> None:
         curves.Point(4, "valid", "nll_loss", 2.75),
     ]
     assert [point.value for point in curves.read_log(lines)] == [3.5, 2.5, 2.75]
+
+
+@pytest.mark.parametrize("kind", LOGS_OF_ALL)
+def test_curves_of_a_log_of_hydra(kind: str) -> None:
+    """fairseq-hydra-train logs the same lines, with time and logger in brackets."""
+    log = LOGS_OF_ALL[kind]
+    hydras = re.sub(r"(?m)^(\S+ \S+) \| INFO \| (\S+) \| ", r"[\1,123][\2][INFO] - ", log)
+    expected = curves.read_log(log.splitlines(), all_of_training=True)
+    assert curves.read_log(hydras.splitlines(), all_of_training=True) == expected != []
 
 
 def test_curves() -> None:
