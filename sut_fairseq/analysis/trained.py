@@ -14,7 +14,7 @@ from torch import Tensor
 import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.checkpoints.reading import first_not_finite, guard_fairseq, load_as_fairseq
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import name_of
 from sut_fairseq.errors import InputError, check
 
 # Overrides that ask for no other weights, unless the dictionaries in `data` have other sizes.
@@ -57,8 +57,7 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     except InputError:
         raise
     except Exception as error:
-        name = setting(state, "model", "_name") or setting(state, "model", "arch")
-        raise InputError(_why(path, name, overrides, error)) from error
+        raise InputError(_why(path, name_of(state, "model"), overrides, error)) from error
     ensemble, _, task = found
     model = ensemble[0]
     name = first_not_finite(dict(model.named_parameters()))

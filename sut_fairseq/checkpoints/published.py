@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import setting, settings_of
 from sut_fairseq.errors import InputError
 
 SIDES = ("encoder", "decoder")
@@ -141,7 +141,7 @@ def translate(state: Mapping[str, Any]) -> Translation:
             raise InputError(f"its setting `{name}` must be a number, but is {value!r} instead.")
         return value
 
-    if not (state.get("args") or (state.get("cfg") or {}).get("model")):
+    if not settings_of(state, "model"):
         raise InputError(
             "it has no settings (`args` or `cfg`) that say how the model was built: give one that "
             "fairseq-train wrote, or fairseq's average_checkpoints.py."

@@ -1,10 +1,10 @@
-"""The settings in a checkpoint, and which of them fairseq would run as Python."""
+"""What a checkpoint says of its training, and which settings fairseq would run as Python."""
 
 from __future__ import annotations
 
 import ast
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,33 @@ _PLAIN = (
 )
 
 
+def settings_of(state: Mapping[str, Any], group: str) -> MutableMapping[str, Any] | None:
+    """The settings of a group: `cfg[group]`, or in older checkpoints all in `args`; None: none."""
+    found = state.get("args") or (state.get("cfg") or {}).get(group)
+    found = vars(found) if isinstance(found, Namespace) else found
+    return found if isinstance(found, MutableMapping) else None
+
+
 def setting(state: Mapping[str, Any], group: str, name: str) -> Any:
-    """A training setting: `cfg[group][name]`, or in older checkpoints the flat `args.name`."""
-    settings = state.get("args") or (state.get("cfg") or {}).get(group)
-    if isinstance(settings, Namespace):
-        return getattr(settings, name, None)
-    return settings.get(name) if isinstance(settings, Mapping) else None
+    """A training setting, see `settings_of`; None if it is not recorded."""
+    return (settings_of(state, group) or {}).get(name)
+
+
+def name_of(state: Mapping[str, Any], group: str) -> Any:
+    """Name of the "model" (its architecture), "task" or "criterion" of a training, or None."""
+    option = "arch" if group == "model" else group
+    return setting(state, group, option) or setting(state, group, "_name")
+
+
+def updates_of(state: Mapping[str, Any]) -> int | None:
+    """After how many updates a checkpoint was written, if it says so."""
+    history = state.get("optimizer_history") or [{}]
+    return history[-1].get("num_updates")
+
+
+def averaged_in(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The checkpoints that a checkpoint is the average of; empty if it is no average."""
+    return (state.get("extra_state") or {}).get("averaged_from") or ()
 
 
 def refuse_code(path: str | Path, state: Mapping[str, Any]) -> None:

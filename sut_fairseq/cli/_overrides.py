@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
+from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code, settings_of
 from sut_fairseq.errors import InputError
 
 
@@ -52,9 +52,7 @@ def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None
     Raises:
         InputError: naming similar options, or the text.
     """
-    # Older checkpoints have all their settings in one namespace, `args`.
-    settings = state.get("args") or (state.get("cfg") or {}).get("model") or {}
-    known = settings if isinstance(settings, dict) else vars(settings)
+    known = settings_of(state, "model") or {}
     for key in overrides:
         if key not in known:
             similar = ", ".join(get_close_matches(str(key), known, n=3, cutoff=0))

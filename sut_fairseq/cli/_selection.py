@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import name_of, setting, updates_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.curves import entries
-from sut_fairseq.inference.translated import updates_of
 
 # The names fairseq-train gives, the most informative first: a checkpoint saved under several names
 # is listed under the first.
@@ -71,11 +70,10 @@ def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
     value = extra.get("val_loss")
     # The training time in seconds is a float with all its digits, different for every save.
     time = extra.get("previous_training_time")
-    arch = setting(state, "model", "arch") or setting(state, "model", "_name")
     subsets = str(setting(state, "dataset", "valid_subset") or "valid")
     return CheckpointInfo(
         path=path,
-        arch=arch,
+        arch=name_of(state, "model"),
         epoch=epoch,
         updates=updates,
         metric=str(setting(state, "checkpoint", "best_checkpoint_metric") or "loss"),

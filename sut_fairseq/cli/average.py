@@ -19,6 +19,7 @@ from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.checkpoints.settings import averaged_in
 from sut_fairseq.cli._averaging import average_checkpoints
 from sut_fairseq.cli._command import check_apart, print_json, run_command
 from sut_fairseq.cli._selection import (
@@ -30,7 +31,6 @@ from sut_fairseq.cli._selection import (
     with_metric,
 )
 from sut_fairseq.errors import InputError
-from sut_fairseq.inference.translated import averaged_in
 from sut_fairseq.modules.trained_words import split_words
 
 

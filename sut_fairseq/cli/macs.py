@@ -22,7 +22,7 @@ from sut_fairseq.analysis.complexity import Complexity, count, without_padding
 from sut_fairseq.analysis.counting import PRODUCTS, REPEATED
 from sut_fairseq.analysis.depth import check_uses_threshold, skipped
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import name_of
 from sut_fairseq.cli._command import add_languages, add_user_dir, print_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import find_checkpoint
@@ -242,7 +242,7 @@ def _is_language_model(path: Path) -> bool:
     if not path.exists():
         return False
     state = load_checkpoint(find_checkpoint(path), lazy=True)
-    return bool(setting(state, "task", "_name") == "language_modeling")
+    return bool(name_of(state, "task") == "language_modeling")
 
 
 def _from_checkpoint(arguments: argparse.Namespace) -> tuple[Any, tasks.FairseqTask]:

@@ -20,7 +20,7 @@ from sut_fairseq.analysis.depth import check_uses_threshold
 from sut_fairseq.analysis.page.document import thresholds_of
 from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import name_of
 from sut_fairseq.cli import _page, _report_pictures, _retrieval_report
 from sut_fairseq.cli._command import check_apart, run_command
 from sut_fairseq.cli._overrides import check_overrides
@@ -45,7 +45,8 @@ def _main(argv: Sequence[str] | None) -> None:
     arguments = make_parser().parse_args(argv)
     check_options(arguments)
     watch = Stopwatch()
-    task = _task_of(arguments)
+    state = load_checkpoint(find_checkpoint(Path(arguments.path)), lazy=True)
+    task = name_of(state, "task")
     if task == "contextual_retrieval":
         reason = "this model reads no words"
         refuse(arguments, _retrieval_report.OF_SENTENCES, reason, parser=make_parser())
@@ -80,12 +81,6 @@ def _main(argv: Sequence[str] | None) -> None:
         files = _report_pictures.draw_sentences(arguments, reader, sentences)
         drawn = counted(len(sentences), "sentence")
         _say(f"{counted(files, 'picture')} of {drawn} in {arguments.out}, {watch}.")
-
-
-def _task_of(arguments: argparse.Namespace) -> Any:
-    """The name of the task that the model was trained for."""
-    state = load_checkpoint(find_checkpoint(Path(arguments.path)), lazy=True)
-    return setting(state, "task", "_name") or setting(state, "task", "task")
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Reader, Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_data.waiting import about
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import averaged_in, name_of, setting, updates_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
 from sut_fairseq.experiments.evaluating import CHECKPOINTS, SCORE, Evaluated, read_evaluations
@@ -20,7 +20,7 @@ from sut_fairseq.experiments.reading import is_file, read
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.report import details, markdown_table
 from sut_fairseq.inference.files import ModelFiles
-from sut_fairseq.inference.translated import averaged_in, translations_by, updates_of
+from sut_fairseq.inference.translated import translations_by
 
 FILE = "README.md"
 _CHECKPOINTS = "checkpoints"  # --save-dir of a run's trainings
@@ -125,8 +125,7 @@ def _front_matter(files: ModelFiles, license: str | None) -> str:
 def _model(
     files: ModelFiles, state: Mapping[str, Any], record: Record | None
 ) -> Iterator[tuple[str, str]]:
-    arch = setting(state, "model", "arch") or setting(state, "model", "_name")
-    if arch:
+    if arch := name_of(state, "model"):
         yield "Architecture", f"`{arch}`"
     plugin = plugin_of(state)
     if plugin is not None:
@@ -144,8 +143,7 @@ def _model(
         if tensor.is_floating_point() and not key.endswith(_BUFFERS)
     }
     yield "Parameters", f"{sum(tensors.values()):,}"
-    task = setting(state, "task", "_name") or setting(state, "task", "task")
-    if task:
+    if task := name_of(state, "task"):
         yield "Task", f"`{task}`"
     yield "From and to", f"{files.source_lang}, {files.target_lang}"
     threshold = setting(state, "model", "alpha_threshold")
@@ -184,8 +182,7 @@ def _training(state: Mapping[str, Any], record: Record | None) -> Iterator[tuple
     if averaged:
         each = ", ".join(f"{one.get('updates', 0):,}" for one in averaged)
         yield "Average of checkpoints after", f"{each} updates"
-    criterion = setting(state, "criterion", "_name")
-    if criterion:
+    if criterion := name_of(state, "criterion"):
         yield "Criterion", f"`{criterion}`"
     if record is not None:
         yield "Seed", str(record.seed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from sut_data.text.tokenization import load_tokenization
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.exported import write_exported
 from sut_fairseq.checkpoints.reading import first_not_finite, load_checkpoint
+from sut_fairseq.checkpoints.settings import settings_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.card import FILE as CARD
 from sut_fairseq.inference.card import model_card, plugin_of
@@ -118,11 +118,10 @@ def _to_copy(files: ModelFiles) -> list[Path]:
 
 def _set_languages(state: Mapping[str, Any], files: ModelFiles) -> None:
     """Record the languages, which fairseq otherwise infers from the files of the data folder."""
-    settings = state.get("args") or (state.get("cfg") or {}).get("task")
+    settings = settings_of(state, "task")
     if settings is None:
         raise InputError(
             f"{files.checkpoint} has no settings (`args` or `cfg`) to build its model from: give a "
             "checkpoint that fairseq-train or `sut-average` wrote."
         )
-    settings = vars(settings) if isinstance(settings, Namespace) else settings
     settings.update(source_lang=files.source_lang, target_lang=files.target_lang)

@@ -12,7 +12,7 @@ from fairseq.data import Dictionary, data_utils
 from sut_data.text.tokenization import TextSide, load_direction
 from sut_fairseq.checkpoints.exported import WEIGHTS
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import name_of, setting
 from sut_fairseq.errors import InputError, check
 
 # Of several checkpoints in a folder, the first of these that exists is the model.
@@ -94,12 +94,13 @@ def find_model(
     check(named, "data", "the path of a data folder, or left out", repr(data))
     checkpoint = find_checkpoint(Path(path))
     state = load_checkpoint(checkpoint, lazy=True)
-    if setting(state, "task", "_name") == "language_modeling":
+    task = name_of(state, "task")
+    if task == "language_modeling":
         raise InputError(
             f"`{checkpoint}` is a language model, which translates nothing: load it with the "
             "`from_pretrained` of `sut_fairseq.models.UniversalTransformerLanguageModel`."
         )
-    if setting(state, "task", "_name") == "contextual_retrieval":
+    if task == "contextual_retrieval":
         raise InputError(
             f"`{checkpoint}` reads numbers, not text: `sut-report` draws what it retrieves."
         )

@@ -22,10 +22,9 @@ import sut_fairseq  # noqa: F401  (registers the model)
 from sut_fairseq.analysis.untrained import numbered
 from sut_fairseq.checkpoints.published import Translation, translate
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.checkpoints.settings import setting
+from sut_fairseq.checkpoints.settings import setting, updates_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.files import ModelFiles, find_model
-from sut_fairseq.inference.translated import updates_of
 
 ARCH = "universal_transformer"
 # Settings of the task that say where its data are, and how they are read.

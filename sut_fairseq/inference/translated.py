@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.checkpoints.settings import averaged_in, updates_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import json_files
 
 # The files of such an evaluation.
 _RESULTS, _AVERAGE = "results.json", "average.pt"
-
-
-def updates_of(state: Mapping[str, Any]) -> int | None:
-    """After how many updates a checkpoint was written, if it says so."""
-    history = state.get("optimizer_history") or [{}]
-    return history[-1].get("num_updates")
-
-
-def averaged_in(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The checkpoints that a checkpoint is the average of; empty if it is no average."""
-    return (state.get("extra_state") or {}).get("averaged_from") or ()
 
 
 def translations_by(

@@ -1,13 +1,16 @@
-"""Which checkpoint of a folder is meant."""
+"""Which checkpoint of a folder is meant, and what kind of model it holds."""
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from sut_fairseq.errors import InputError
-from sut_fairseq.inference.files import find_checkpoint
+from sut_fairseq.inference.files import find_checkpoint, find_model
 
 
 def make(folder: Path, *names: str) -> None:
@@ -41,3 +44,16 @@ def test_a_run_is_the_folder_of_its_checkpoints(tmp_path: Path) -> None:
     assert find_checkpoint(tmp_path) == kept / "checkpoint_best.pt"
     make(tmp_path, "mine.pt")
     assert find_checkpoint(tmp_path) == tmp_path / "mine.pt"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"args": None, "cfg": {"task": {"_name": "language_modeling"}}},
+        {"args": Namespace(task="language_modeling"), "cfg": None},  # of older versions of fairseq
+    ],
+)
+def test_a_language_model_translates_nothing(settings: dict[str, Any], tmp_path: Path) -> None:
+    torch.save({"model": {"weight": torch.ones(1)}, **settings}, tmp_path / "lm.pt")
+    with pytest.raises(InputError, match="is a language model, which translates nothing"):
+        find_model(tmp_path / "lm.pt")
