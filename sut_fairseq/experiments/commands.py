@@ -22,10 +22,10 @@ from sut_fairseq.experiments.schema import (
 )
 from sut_fairseq.experiments.settings import (
     Choice,
-    Origin,
     compose,
     refuse_options_of_run,
     stages,
+    values_of,
 )
 
 USER_DIR = Path(__file__).resolve().parents[1]
@@ -122,7 +122,7 @@ def plan(
     for stage in stages(experiment, choice):
         # Options for one GPU, the same everywhere so that a run can move, and for this machine.
         portable, here = (
-            _options(compose(experiment, choice, stage, gpus)) for gpus in (1, machine.gpus)
+            values_of(compose(experiment, choice, stage, gpus)) for gpus in (1, machine.gpus)
         )
         on_machine = machine.settings() | {
             name: value
@@ -144,10 +144,6 @@ def plan(
         )
         start = trainings[-1].folder / "checkpoints" / FINISHED_STAGE
     return trainings
-
-
-def _options(composed: Mapping[str, Origin]) -> Settings:
-    return {name: origin.value for name, origin in composed.items()}
 
 
 def _selection(metric: str) -> Settings:

@@ -135,16 +135,17 @@ def described_size(experiment: Experiment, name: str) -> str:
     if not size.lengths_told:
         return size.about.strip()
     choice = Choice((size.models or list(experiment.models))[0], name)
-    composed = {
-        stage.name if stage else "": compose(experiment, choice, stage)
-        for stage in stages(experiment, choice)
-    }
     return size.described(
         {
-            stage: {option: origin.value for option, origin in options.items()}
-            for stage, options in composed.items()
+            stage.name if stage else "": values_of(compose(experiment, choice, stage))
+            for stage in stages(experiment, choice)
         }
     )
+
+
+def values_of(composed: Mapping[str, Origin]) -> Settings:
+    """Composed options without their origins."""
+    return {name: origin.value for name, origin in composed.items()}
 
 
 def compose(
