@@ -14,7 +14,7 @@ from torch import nn
 
 from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models._axis import Side
-from sut_fairseq.models._config import AttentionOptions, UniversalTransformerConfig
+from sut_fairseq.models._config import AttentionOptions, TokenOptions, UniversalTransformerConfig
 from sut_fairseq.models._kinds import (
     ATTENTION,
     BLOCKS,
@@ -113,13 +113,13 @@ def build_self_attention(config: UniversalTransformerConfig, side: Side) -> Atte
     return build_attention(config, side, _self_attention_core(config, side), side.embed_dim)
 
 
-def decoder_embed_dim(config: UniversalTransformerConfig) -> int:
+def decoder_embed_dim(config: TokenOptions) -> int:
     """Size of a target token's state."""
     size: int = _own_or_encoder(config, "decoder", "embed_dim")
     return size
 
 
-def _own_or_encoder(config: UniversalTransformerConfig, name: Name, option: str) -> Any:
+def _own_or_encoder(config: TokenOptions, name: Name, option: str) -> Any:
     value = getattr(config, f"{name}_{option}")
     return getattr(config, f"encoder_{option}") if value is None else value
 

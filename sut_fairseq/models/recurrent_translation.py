@@ -14,7 +14,7 @@ from fairseq.tasks import FairseqTask
 
 from sut_fairseq._process import check_target_padding, prepare_process
 from sut_fairseq.errors import check_choice
-from sut_fairseq.models._assembly import check_translates
+from sut_fairseq.models._assembly import check_translates, decoder_embed_dim
 from sut_fairseq.models._attenders import ATTENDERS, CONTENT_ATTENDERS
 from sut_fairseq.models._axis import Axis, Kind
 from sut_fairseq.models._config import TokenOptions
@@ -95,10 +95,7 @@ class RecurrentTranslationModel(Pretrained, FairseqEncoderDecoderModel):
         check_translates(task)
         check_target_padding(task, "the decoder reads targets from their first column on")
         cfg = complete(RecurrentTranslationConfig, cfg)
-        target_dim = cfg.decoder_embed_dim
-        if target_dim is None:
-            target_dim = cfg.encoder_embed_dim
-        hidden_dim = cfg.encoder_hidden_size
+        target_dim, hidden_dim = decoder_embed_dim(cfg), cfg.encoder_hidden_size
         attender = ATTENDERS.builder("attender", cfg.attender)(cfg)
         check_choice("attend", str(cfg.attend), DECODERS)  # no plugin can add one
         build_decoder = DECODERS.builder("attend", cfg.attend)
