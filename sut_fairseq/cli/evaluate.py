@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -157,33 +158,25 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     }
     if _is_sweep(arguments):  # warm-up: no row's seconds include one-time costs
         evaluation.evaluate(model, task, split, groups[0][1][:1], asked[arguments.modes[0]])
-    for mode in arguments.modes:
-        for threshold in arguments.thresholds or [None]:
-            if threshold is not None:
-                set_threshold(model, threshold)
-            shown = f"{mode} {threshold if threshold is not None else ''}".strip()
-            total = Outcome()
-            with tqdm(total=len(numbers), desc=shown, unit="sentence", disable=None) as bar:
-                for name, members in groups:
-                    outcome = evaluation.evaluate(
-                        model,
-                        task,
-                        split,
-                        members,
-                        asked[mode],
-                        max_tokens=arguments.max_tokens,
-                        progress=bar.update,
-                    )
-                    total += outcome
-                    if arguments.by:
-                        result["rows"].append(_row(arguments, task, mode, threshold, name, outcome))
-            result["rows"].append(_row(arguments, task, mode, threshold, "all", total))
-            if arguments.macs:
-                result["rows"][-1]["macs"] = _macs(model, task, split, len(numbers))
-            if arguments.confusion:
-                pairs = list(_references(task, split, total))
-                result["macro_f1"] = evaluation.macro_f1(pairs)
-                result["confusion"] = _confusion(pairs)
+    for mode, threshold in product(arguments.modes, arguments.thresholds or [None]):
+        if threshold is not None:
+            set_threshold(model, threshold)
+        shown = mode if threshold is None else f"{mode} {threshold}"
+        with tqdm(total=len(numbers), desc=shown, unit="sentence", disable=None) as bar:
+            options = {"max_tokens": arguments.max_tokens, "progress": bar.update}
+            outcomes = [
+                (name, evaluation.evaluate(model, task, split, members, asked[mode], **options))
+                for name, members in groups
+            ]
+        total = sum((outcome for _, outcome in outcomes), Outcome())
+        for name, outcome in [*(outcomes if arguments.by else ()), ("all", total)]:
+            result["rows"].append(_row(arguments, task, mode, threshold, name, outcome))
+        if arguments.macs:
+            result["rows"][-1]["macs"] = _macs(model, task, split, len(numbers))
+        if arguments.confusion:
+            pairs = list(_references(task, split, total))
+            result["macro_f1"] = evaluation.macro_f1(pairs)
+            result["confusion"] = _confusion(pairs)
     return result
 
 
