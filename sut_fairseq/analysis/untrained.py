@@ -39,7 +39,6 @@ def build(
     alpha_threshold: float | None = None,
     name: str = "--arch",
     command: str = "sut-macs",
-    of_training: bool = False,
 ) -> tuple[Any, SimpleNamespace]:
     """An untrained model, and as much of a task as it takes to build it.
 
@@ -51,16 +50,14 @@ def build(
             untrained halting unit mean nothing.
         name: the flag that `arch` was given with, for error messages.
         command: the console command whose --help an error message points to.
-        of_training: whether the flags are those of a whole training; if not, a flag that does not
-            affect the model is refused.
 
     Returns:
         the model in training mode, and an object with `source_dictionary`, `target_dictionary` and,
         for a classifier, `num_labels`: all words but the special symbols.
 
     Raises:
-        InputError: if there is no such architecture or flag, if the model cannot be counted, or if
-            a value is not allowed.
+        InputError: if there is no such architecture or flag of a model, if the model cannot be
+            counted, or if a value is not allowed.
     """
     check(
         arch in models.ARCH_MODEL_REGISTRY,
@@ -91,8 +88,7 @@ def build(
     parser = options.get_training_parser(of_task)
     parser.error = refuse  # its own prints 200 lines of usage
     parsed = options.parse_args_and_arch(parser, ["unused", "--arch", arch, *flags])
-    if not of_training:
-        _check_of_model(kind, parser, flags)
+    _check_of_model(kind, parser, flags)
     task = SimpleNamespace(
         source_dictionary=dictionary,
         target_dictionary=dictionary,
