@@ -51,8 +51,8 @@ def _main(argv: Sequence[str] | None) -> None:
         reason = "this model reads no words"
         refuse(arguments, _retrieval_report.OF_SENTENCES, reason, parser=make_parser())
         fill_in_defaults(arguments)
-        files = _retrieval_report.draw(arguments)
-        _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
+        drawn = counted(_retrieval_report.draw(arguments), "file")
+        _say(f"{drawn} in {arguments.out}, {watch}.")
         return
     if task == "language_modeling":
         raise InputError(
@@ -66,21 +66,22 @@ def _main(argv: Sequence[str] | None) -> None:
         _write_page(arguments, reader, checkpoint, watch)
     elif arguments.serve is not None:
         _serve(arguments, reader, checkpoint)
-    elif arguments.steps_by:
-        splits = arguments.gen_subset.split(",")
-        loaded = {split: _split(arguments, reader, split) for split in splits}
-        files = _report_pictures.draw_steps(arguments, reader, loaded)
-        _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
-    elif arguments.experts:
-        split = arguments.gen_subset
-        numbers = _split(arguments, reader, split)
-        files = _report_pictures.draw_experts(arguments, reader, split, numbers)
-        _say(f"{counted(files, 'file')} in {arguments.out}, {watch}.")
     else:
-        sentences = _sentences(arguments, reader, 1)
-        files = _report_pictures.draw_sentences(arguments, reader, sentences)
-        drawn = counted(len(sentences), "sentence")
-        _say(f"{counted(files, 'picture')} of {drawn} in {arguments.out}, {watch}.")
+        _say(f"{_draw(arguments, reader)} in {arguments.out}, {watch}.")
+
+
+def _draw(arguments: argparse.Namespace, reader: Reader) -> str:
+    """Draw what the options name; returns how many files or pictures that made, in words."""
+    split = arguments.gen_subset
+    if arguments.steps_by:
+        loaded = {name: _split(arguments, reader, name) for name in split.split(",")}
+        return counted(_report_pictures.draw_steps(arguments, reader, loaded), "file")
+    if arguments.experts:
+        numbers = _split(arguments, reader, split)
+        return counted(_report_pictures.draw_experts(arguments, reader, split, numbers), "file")
+    sentences = _sentences(arguments, reader, 1)
+    pictures = _report_pictures.draw_sentences(arguments, reader, sentences)
+    return f"{counted(pictures, 'picture')} of {counted(len(sentences), 'sentence')}"
 
 
 def _load(arguments: argparse.Namespace) -> tuple[Reader, Path]:
