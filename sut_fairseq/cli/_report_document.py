@@ -68,19 +68,15 @@ def make_document(
             target=arguments.target,
             progress=bar.update,
         )
-    document["sentences"] = [
-        {"name": name, **record} for name, record in zip(_names(sentences), found)
+    document["sentences"] = [  # those that were typed have no names besides their text
+        {"name": "" if name == sentence.text else name, **record}
+        for (name, sentence), record in zip(sentences.items(), found)
     ]
     document |= _split(arguments, reader, thresholds, numbers)
     with waiting("reading the log"):
         document["training"] = _training(arguments.log, checkpoint)
     document["notes"] = _notes(arguments, document)
     return document
-
-
-def _names(sentences: Mapping[str, Sentence]) -> list[str]:
-    """Names of the sentences besides their text; empty for those that were typed."""
-    return ["" if name == sentence.text else name for name, sentence in sentences.items()]
 
 
 def _split(

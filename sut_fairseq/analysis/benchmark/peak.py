@@ -83,7 +83,8 @@ def peak_bytes(step: Step, conditions: Conditions) -> int:
     step.zero_gradients()
     if conditions.device.type == "cuda":
         added = _added_on_gpu(step, conditions)
-        return added + sum(t.untyped_storage().nbytes() for t in _distinct(step.tensors()))
+        storages = (tensor.untyped_storage() for tensor in step.tensors())
+        return added + sum({one.data_ptr(): one.nbytes() for one in storages}.values())
     with LiveBytes(step.tensors()) as tracker:
         step.forward_backward()
     return tracker.peak
@@ -142,8 +143,3 @@ def _nothing_collected() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _distinct(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
-    """One tensor for each storage."""
-    return iter({tensor.untyped_storage().data_ptr(): tensor for tensor in tensors}.values())
