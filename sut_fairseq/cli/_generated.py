@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from fairseq.data import data_utils, indexed_dataset
+
 from sut_fairseq.errors import InputError
 
 _UNKNOWN = "<<unk>>"  # in a reference: what the dictionary lacks
@@ -81,8 +83,6 @@ def find_languages(
     Raises:
         InputError: the folder does not exist.
     """
-    from fairseq.data import data_utils
-
     if not Path(data).is_dir():
         raise InputError(f"There is no data folder `{data}`; give what fairseq-preprocess wrote.")
     found = data_utils.infer_language_pair(str(data))
@@ -105,8 +105,6 @@ def count_sentences(
     Raises:
         InputError: the folder or the subset does not exist, or its index is damaged.
     """
-    from fairseq.data import indexed_dataset
-
     data = Path(data)
     source, target = find_languages(data, source_lang, target_lang)
     for pair in (f"{source}-{target}", f"{target}-{source}"):
