@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+import torch.nn.functional as F
 from fairseq.data import FairseqDataset
 from torch import Tensor
 
@@ -95,8 +96,7 @@ class Rule:
 
     def features(self, sets: Sets) -> Tensor:
         """What a model reads of each object, `(num_sets, num_objects, num_features)`."""
-        one_hot = sets.scalars.new_zeros(*sets.preferences.shape, self.num_retrievals)
-        one_hot.scatter_(-1, sets.preferences.unsqueeze(-1), 1.0)
+        one_hot = F.one_hot(sets.preferences, self.num_retrievals).to(sets.scalars.dtype)
         return torch.cat([sets.scalars, one_hot.flatten(-2)], dim=-1)
 
     def winners(self, sets: Sets) -> Tensor:
