@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class Point:
 def read_log(lines: Iterable[str], *, all_of_training: bool = False) -> list[Point]:
     """The points in a log, in order; the log is in fairseq's JSON or its plain format.
 
-    It is what fairseq-train prints, or what it writes with `--log-file`.
+    It is what fairseq-train prints, or what it or Hydra writes into a file.
 
     If a resumed training repeated some updates, only their last values count.
 
@@ -83,7 +84,10 @@ def entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:
         text = line.rstrip()
         match = _ENTRY.search(text)
         logger, text = (match[1], match[2]) if match else (_logger_of(text), text)
-        entry = _entry(logger, text)
+        entry = {}
+        for name, value in _pairs(logger, text):
+            with suppress(TypeError, ValueError, OverflowError):  # half a line of a killed process
+                entry[name] = float(value)
         if math.isfinite(entry.get("num_updates", math.nan)):
             yield logger, entry
 
@@ -106,19 +110,8 @@ def _logger_of(text: str) -> str:
     return TRAIN if " | " in text else _TRAIN_INNER
 
 
-def _entry(logger: str, text: str) -> dict[str, float]:
-    """The numbers on a line of a log, by name; empty if the line is not about a set."""
-    numbers = {}
-    for name, value in _pairs(logger, text):
-        try:
-            numbers[name] = float(value)
-        except (TypeError, ValueError, OverflowError):  # half a line, left by a killed process
-            continue
-    return numbers
-
-
 def _pairs(logger: str, text: str) -> Iterable[Sequence[Any]]:
-    """Pairs of a name and its value.
+    """Pairs of a name and its value; none if the line is not about a set.
 
     In JSON, all names except those of `train_inner` are prefixed with the name of their set.
     """
