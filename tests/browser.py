@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -132,11 +130,6 @@ class Browser:
     def type(self, text: str) -> None:
         """Type text into the element that has the focus."""
         self._call("Input.insertText", text=text)
-
-    def screenshot(self, path: Path, *, whole: bool = True) -> None:
-        """A picture of the page, or of its visible part."""
-        found = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._number += 1

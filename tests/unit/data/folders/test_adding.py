@@ -50,7 +50,6 @@ TREATMENTS = {
     "sentencepiece": Treatment(joined=True, subwords="sentencepiece", size=40),
     "tokens": Treatment(languages=("de", "en"), tokenized=True),
 }
-Put = Callable[[Path, Path, dict[str, Any]], None]
 
 
 def binarised(
