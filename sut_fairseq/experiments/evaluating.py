@@ -107,11 +107,10 @@ class Evaluated:
         rows = [row for row in self.rows if row.get(measure)]
         if not self.asked.thresholds:
             return {row["group"]: float(row[measure]) for row in rows}
-        modes = {row["mode"] for row in self.rows}
+        several = len({row["mode"] for row in self.rows}) > 1
+        named = ("mode", "alpha_threshold") if several else ("alpha_threshold",)
         return {
-            f"{row['mode']} {row['alpha_threshold']}"
-            if len(modes) > 1
-            else row["alpha_threshold"]: float(row[measure])
+            " ".join(row[name] for name in named): float(row[measure])
             for row in rows
             if row["group"] == ALL
         }
