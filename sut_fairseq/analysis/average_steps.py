@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fairseq import tasks
 
 from sut_fairseq.analysis import trained
-from sut_fairseq.analysis.evaluation import by_reference, groups_of
+from sut_fairseq.analysis.evaluation import by_reference, grouped, groups_of
 from sut_fairseq.analysis.traces import evaluating, looked_at, recorders
 from sut_fairseq.errors import InputError
 from sut_fairseq.tasks.columns import order_of
@@ -93,15 +93,12 @@ def by_group(
 
 def groups(
     task: tasks.FairseqTask, split: str, by: str, numbers: Sequence[int]
-) -> Iterator[tuple[str, list[int]]]:
+) -> Iterable[tuple[str, list[int]]]:
     """Group sentences by `LENGTH`, or by anything that `evaluation.groups_of` knows, in order.
 
     Raises:
         InputError: if there is no such column.
     """
     if by != LENGTH:
-        yield from groups_of(task, split, by, numbers)
-        return
-    sizes = task.dataset(split).src_sizes
-    for size in sorted({int(sizes[number]) for number in numbers}):
-        yield str(size), [number for number in numbers if sizes[number] == size]
+        return groups_of(task, split, by, numbers)
+    return grouped([str(int(size)) for size in task.dataset(split).src_sizes], numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -221,8 +222,20 @@ def groups_of(
                 f"the column `{by}` has the value `all`, which stands for the whole set here: give "
                 "that group another name."
             )
-    for value in sorted({values[number] for number in numbers}, key=order_of):
-        yield value, [number for number in numbers if values[number] == value]
+    yield from grouped(values, numbers)
+
+
+def grouped(values: Sequence[str], numbers: Iterable[int]) -> list[tuple[str, list[int]]]:
+    """Group sentences by their values, in the order of these.
+
+    Args:
+        values: of all sentences of a split.
+        numbers: which of them to group.
+    """
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for number in numbers:
+        groups[values[number]].append(number)
+    return sorted(groups.items(), key=lambda group: order_of(group[0]))
 
 
 def in_ranges(groups: Sequence[tuple[str, list[int]]], most: int) -> list[tuple[str, list[int]]]:
