@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +115,10 @@ def _training(log: Path | None, checkpoint: Path) -> dict[str, Any] | None:
             points = curves.read_log(lines, all_of_training=True)
         if not points:
             raise InputError(f"`{log}` has no lines of fairseq-train's about updates: check --log.")
-        return training_record(log.name, map(astuple, points))
+        return training_record(log.name, points)
     for folder in (checkpoint.parent, checkpoint.absolute().parent.parent):
         if points := curves.read_curve(folder, all_of_training=True):
-            return training_record(LOG, map(astuple, points))
+            return training_record(LOG, points)
     return None
 
 

@@ -8,9 +8,8 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.csv_files import write_csv
@@ -30,8 +29,7 @@ _OF_SUBSET = re.compile(r"valid on '([\w.-]+)' subset|\"([\w.-]+)_num_updates\""
 _TRAIN_INNER = "train_inner"  # the training set, every --log-interval updates
 
 
-@dataclass(frozen=True, order=True)
-class Point:
+class Point(NamedTuple):
     """A logged number of a training at one update.
 
     Attributes:
@@ -164,4 +162,4 @@ def read_curve(run: Path, *, all_of_training: bool = False) -> list[Point]:
 
 def write_curve(run: Path, points: Sequence[Point]) -> None:
     """Write a curve into the folder of a run that is to be kept without its log."""
-    write_csv(run / CURVE, ["update", "subset", "measure", "value"], map(asdict, points))
+    write_csv(run / CURVE, Point._fields, (point._asdict() for point in points))
