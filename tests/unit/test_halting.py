@@ -99,6 +99,15 @@ def test_small_masses_near_the_threshold_are_told_apart() -> None:
     assert float(state.log_remaining.detach()) == pytest.approx(-40 * math.log(2), rel=1e-6)
 
 
+def test_small_probabilities_of_halting_are_rounded_once() -> None:
+    """In bfloat16 a logarithm near -20 is a multiple of 1/8: an error of up to 6 %."""
+    unit = StickBreakingHalting(4, alpha_threshold=1.0).bfloat16()  # predicts 1/2
+    states = torch.ones(1, 4, dtype=torch.bfloat16)
+    state = unit.start(states)._replace(log_remaining=torch.tensor([-20.0]))
+    (found,) = unit.advance(states, state).accumulated.tolist()
+    assert found == pytest.approx([0.5 * math.exp(-20)] * 4, rel=2**-8)
+
+
 def test_dropout_acts_in_training_only() -> None:
     unit = randomise(StickBreakingHalting(8, alpha_threshold=0.5, dropout=0.5))
     states = normal(6, 8, dtype=torch.float32)
@@ -139,6 +148,43 @@ def test_masses_of_act_are_kept_in_float32_or_better(act: str, dtype: torch.dtyp
     masses = torch.float64 if dtype == torch.float64 else torch.float32
     assert {state.remaining.dtype, state.weight.dtype, state.remainder.dtype} == {masses}
     assert state.accumulated.dtype == unit.read_out(states, state).dtype == dtype
+
+
+@pytest.mark.parametrize("act", ACT)
+def test_predictions_of_act_are_not_rounded(act: str) -> None:
+    """In bfloat16 the sigmoid of 4 is 0.980, which leaves 8 % more than 1 - 0.982."""
+    unit = ACT[act](4)
+    unit.output.weight.data.zero_()
+    unit.output.bias.data.fill_(4.0)
+    states = normal(3, 4, dtype=torch.bfloat16)
+    state = unit.bfloat16().advance(states, unit.start(states))
+    rest = 1 / (1 + math.exp(4))
+    assert state.remaining.tolist() == pytest.approx([rest] * 3, rel=1e-4)
+
+
+@pytest.mark.parametrize("act", ACT)
+def test_act_stops_where_the_sum_is_reached(act: str) -> None:
+    """A prediction of 1/2 is 1 - epsilon, not less: it takes all."""
+    for epsilon, left in ((0.5, 0.0), (0.499, 0.5)):
+        unit = ACT[act](4, epsilon=epsilon)
+        unit.output.weight.data.zero_()
+        unit.output.bias.data.zero_()
+        states = normal(3, 4, dtype=torch.float32)
+        state = unit.advance(states, unit.start(states))
+        assert state.remaining.tolist() == [left] * 3
+
+
+@pytest.mark.parametrize("kind", [*ACT, "stick-breaking"])
+def test_never_halting_whatever_is_predicted(kind: str) -> None:
+    unit = ACT[kind](4) if kind in ACT else StickBreakingHalting(4, alpha_threshold=0.5)
+    randomise(unit)
+    unit.never_halt()
+    tokens = ActiveTokens.from_mask(torch.ones(9, 1, dtype=torch.bool))
+    states = 1e3 * normal(9, 4, dtype=torch.float32)
+    state = unit.start(states)
+    for _ in range(30):
+        state = unit.advance(states, state)
+        assert unit.computed(state, tokens, decoding=False).all()
 
 
 @pytest.mark.parametrize("score", [-1e4, -60.0, 60.0, 1e4])
