@@ -176,6 +176,19 @@ def test_stairs_and_clamp() -> None:
     )
 
 
+@pytest.mark.parametrize("length", [2, 6])
+def test_at_first_the_gaze_goes_from_word_to_word(length: int) -> None:
+    """What a new weighter starts with: its biases, before queries have a say."""
+    torch.manual_seed(1)
+    weighter = Weighter(HIDDEN_DIM, 3)
+    torch.nn.init.zeros_(weighter.blocks.weight)
+    gaze, _ = weighter(torch.randn(1, length, HIDDEN_DIM), torch.zeros(1, 3))
+    places = Places.of(torch.tensor([float(length)]), torch.arange(length).unsqueeze(0), None)
+    looked = look_along(gaze, places, places.outset)
+    expected = torch.arange(length).float().unsqueeze(0)
+    torch.testing.assert_close(looked.centre / places.step, expected, rtol=0, atol=0.2)
+
+
 def test_half_precision_misses_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """Autocast does not round the gaze: after 200 queries it rests where it does in float32."""
     width, size = 200, 16

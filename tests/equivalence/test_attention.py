@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from sut_fairseq.errors import InputError
 from sut_fairseq.modules.attention.core import AttentionCore
+from sut_fairseq.modules.attention.distributions.softmax import softmax
 from sut_fairseq.modules.attention.interface import Memory
 from sut_fairseq.modules.attention.mixture import MixtureAttention
 from sut_fairseq.modules.attention.positions.buckets import RelativeBuckets
@@ -33,7 +34,7 @@ LEFT = RIGHT.flip(1)
 PADDING = {"right": RIGHT, "left": LEFT}
 KINDS = [
     *((kind, "softmax") for kind in ("none", "window", "buckets")),
-    *((kind, "softmax") for kind in ("transformer-xl", "absolute-relative")),
+    *((kind, "softmax") for kind in ("transformer-xl", "absolute-relative", "direction")),
     *((kind, "geometric") for kind in ("none", "window", "direction", "transformer-xl")),
     *((kind, "others") for kind in ("none", "window")),
 ]
@@ -141,6 +142,16 @@ def test_biases(num_retrievals: int | None) -> None:
     biases = {name for name, _ in randomise(layer).named_parameters() if name.endswith("bias")}
     expected = {f"{part}.bias" for part in ("query", "key", "value", "output")}
     assert biases == expected | ({"value_scores.query.bias"} if num_retrievals == 2 else set())
+    states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
+    assert_agrees(layer, options, states, ~LEFT, sources, LEFT)
+
+
+def test_a_bias_of_retrieval_queries_alone() -> None:
+    """A search's preference, whatever the state."""
+    options = Options(num_heads=3, num_retrievals=2)
+    layer = build_attention(options, 1, score_bias=True).double()
+    biases = [name for name, _ in randomise(layer).named_parameters() if name.endswith("bias")]
+    assert biases == ["value_scores.query.bias"]
     states, sources = normal(3, LENGTH, EMBED_DIM), normal(3, LENGTH, EMBED_DIM, seed=1)
     assert_agrees(layer, options, states, ~LEFT, sources, LEFT)
 
@@ -351,6 +362,13 @@ def test_buckets(num_buckets: int, max_distance: int, causal: bool) -> None:
     assert len(set(expected)) == num_buckets if causal else len(set(expected)) >= num_buckets - 1
 
 
+def test_too_few_buckets() -> None:
+    """With 3, one direction would have a single bucket, and none for an offset of its own."""
+    with pytest.raises(InputError, match="`attention_buckets` must be at least 4, but is 3 inste"):
+        RelativeBuckets(1, num_buckets=3, max_distance=9, causal=False)
+    assert RelativeBuckets(1, num_buckets=4, max_distance=9, causal=False).per_direction == 2
+
+
 def test_known_buckets() -> None:
     """The values that Raffel et al.'s own code gives for 32 buckets up to distance 128."""
     known = {0: 0, -1: 1, -7: 7, -8: 8, -12: 9, -16: 10, -127: 15, -128: 15, 1: 17, 8: 24, 500: 31}
@@ -432,3 +450,14 @@ def test_an_empty_source_stays_finite() -> None:
     memory = memory_of(layer, normal(2, 2, SOURCE_DIM), padding)
     result, _ = layer(tokens.take(states), tokens, memory)
     assert result.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("score", [-100.0, 100.0])
+def test_hidden_keys_in_any_precision(score: float, dtype: torch.dtype) -> None:
+    """They have a weight of exactly 0, and a row without any other key stays finite."""
+    visible = torch.tensor([[[True, False, True], [False, False, False]]])
+    scores = torch.full((1, 1, 2, 1, 3), score, dtype=dtype)
+    weights = softmax(scores, visible)[0, 0, :, 0]
+    assert weights[0].tolist() == [0.5, 0.0, 0.5]
+    assert weights[1].isfinite().all() and float(weights[1].sum()) == pytest.approx(1, abs=1e-2)

@@ -86,6 +86,32 @@ def test_recurrent_models_meet_the_formula(attender: str, attend: str) -> None:
     assert found.macs_full - found.macs == m * d * (searched + n)
 
 
+@pytest.mark.parametrize(
+    ("positions", "source", "target"),
+    [
+        # Keys may stand 2 words away at most, on either side, in a decoder before a query only.
+        ("window", 5, 3),
+        # Offsets -4 to 4, in a decoder 0 to 6; every query may also choose absolute places.
+        ("transformer-xl", 9, 7),
+        ("absolute-relative", 9 + 5, 7 + 7),
+    ],
+)
+def test_relative_positions_meet_the_formula(positions: str, source: int, target: int) -> None:
+    """A product of each query with each offset, beside those with the keys."""
+    n, m, steps, d = 5, 7, 4, 16
+    pair = {
+        "src_tokens": torch.full((1, n), 5),
+        "src_lengths": torch.tensor([n]),
+        "prev_output_tokens": torch.full((1, m), 5),
+    }
+    content, placed = (
+        count(small_model(attention_positions=kind, attention_window=2), [pair])
+        for kind in ("none", positions)
+    )
+    products = steps * d * (n * source + m * target)
+    assert placed.by_kind[PRODUCTS] - content.by_kind[PRODUCTS] == products
+
+
 @pytest.mark.parametrize("mixes", [False, True])
 def test_a_gaze_that_moves_meets_the_formula(mixes: bool) -> None:
     """Instead of keys, or beside them, a weighter for each head."""

@@ -41,6 +41,7 @@ from sut_fairseq.modules.recurrent.attenders.interface import ContentAttender
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import RouterCalls
+from tests.equivalence.test_incremental import assert_beams_equal_full_passes
 from tests.models import (
     SMALL,
     batch,
@@ -228,11 +229,12 @@ def test_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cross_attention_that_reads_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token decoded by itself has the position that it has in its sentence."""
+    """A token decoded by itself, or in a beam, has the position that it has in its sentence."""
     kind = Kind("not the word of the same number", lambda config, side: OthersSoftmax())
     monkeypatch.setitem(_kinds.CROSS_ATTENTION.kinds, "others", kind)
     model, _ = assert_trains_and_decodes(cross_attention="others")
     assert isinstance(model.decoder.stack.block.cross_attention.core.distribution, OthersSoftmax)
+    assert_beams_equal_full_passes(model.eval())
 
 
 def test_positions(monkeypatch: pytest.MonkeyPatch) -> None:
