@@ -29,7 +29,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)]
 
 
 def assert_near(ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> None:
-    """Equal up to rounding: element by element in float32, as a whole in bfloat16 (8 bits)."""
+    """Equal up to rounding: element by element in float32, as a whole in half precision."""
     assert ours.dtype == theirs.dtype
     if dtype == torch.float32:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
@@ -100,7 +100,7 @@ def test_a_mixture_of_one_is_the_dense_layer() -> None:
 
 @needs_grouped
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("inactive", [0, 2], ids=["all active", "some inactive"])
 @pytest.mark.parametrize(
@@ -203,9 +203,13 @@ def test_rows_in_blocks(bias: bool, autocast: bool, monkeypatch: pytest.MonkeyPa
 @needs_grouped
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("block", [512, 1])
 @pytest.mark.parametrize("top_k", [1, 2])
-def test_mixture_backends_agree(top_k: int, autocast: bool, device: str) -> None:
+def test_mixture_backends_agree(
+    top_k: int, block: int, autocast: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole layer, with routing so uneven that some experts stay empty."""
+    monkeypatch.setattr(segments, "_BLOCK", block)
     states = normal(3, 8, dtype=torch.float32).detach().to(device).requires_grad_()
     results = {}
     for backend in ("loop", "grouped"):

@@ -58,6 +58,15 @@ def test_does_nothing_in_evaluation_or_at_zero() -> None:
     assert Dropout(0.0)(x) is x
 
 
+@pytest.mark.parametrize("p", [2**-16, 1 - 2**-16])
+def test_the_smallest_and_the_greatest_share(p: float) -> None:
+    """One of the 65,536 numbers that decide is dropped, or kept."""
+    torch.manual_seed(0)
+    dropped = int((Dropout(p)(torch.ones(1 << 22)) == 0).sum())
+    rare = min(dropped, (1 << 22) - dropped)
+    assert rare == pytest.approx(64, abs=5 * 64**0.5)  # one too many or too few would be 128 or 0
+
+
 @pytest.mark.parametrize("p", [1e-9, 1.0])
 def test_probabilities_that_16_bits_do_not_hold(p: float) -> None:
     assert Dropout(p)(torch.ones(100)).unique().tolist() == [1.0 if p < 0.5 else 0.0]

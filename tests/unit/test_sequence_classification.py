@@ -224,6 +224,18 @@ def test_recurrent_classifiers_read_words_alone(options: dict[str, Any]) -> None
     assert same != options.get("boundary_tokens", False)
 
 
+@pytest.mark.parametrize("layers", [1, 2])
+def test_dropouts_of_recurrent_classifiers(layers: int) -> None:
+    """Of embedded words, of the read-out, and between layers if there are several."""
+    model = recurrent(dropout=0.5, encoder_layers=layers, boundary_tokens=True).train()
+    seen = []
+    model.dropout.register_forward_hook(lambda _, inputs, output: seen.append(output.shape))
+    model(sources())
+    assert [tuple(shape) for shape in seen] == [(3, 6, 6), (3, 4)]
+    model.dropout.p = 0.0  # what remains is between the layers
+    assert torch.equal(model(sources())[0], model(sources())[0]) == (layers == 1)
+
+
 def test_options_of_the_dnc_reach_it() -> None:
     whole = recurrent(recurrent_kind="dnc").reader.memory
     assert (whole.masked, whole.erased, whole.sharpened, whole.word_dim) == (True, True, True, 4)

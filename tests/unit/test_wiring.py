@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sut_fairseq.models._axis import Kind
@@ -16,9 +17,13 @@ from sut_fairseq.models._embedding import token_embedding
 from sut_fairseq.models._kinds import FEED_FORWARD
 from sut_fairseq.modules.attention.positions.direction import Direction
 from sut_fairseq.modules.attention.positions.window import RelativeWindow
+from sut_fairseq.modules.copy_gate import CopyGate
 from sut_fairseq.modules.dropout import Dropout
-from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.feedforward import DenseFeedForward, FeedForward
+from sut_fairseq.modules.halting.stick_breaking import StickBreakingHalting
 from sut_fairseq.modules.routing.experts import ExpertInput, ExpertOutput
+from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
+from sut_fairseq.modules.routing.router import Router
 from tests.models import (
     COMPOSITIONAL,
     HALTING,
@@ -157,6 +162,21 @@ def test_the_options_above_are_all() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("biases", "expected"),
+    [
+        ("none", set()),
+        ("value-scores", {"value_scores.query"}),
+        ("all", {"value_scores.query", "query", "key", "value", "output"}),
+    ],
+)
+def test_biases_of_attention(biases: str, expected: set[str]) -> None:
+    block = small_model(**COMPOSITIONAL, attention_biases=biases).decoder.stack.block
+    for attention in (block.self_attention, block.cross_attention):
+        names = {name for name, _ in attention.named_parameters() if name.endswith(".bias")}
+        assert {name.removesuffix(".bias") for name in names} == expected
+
+
 def dropped(model: nn.Module) -> Counter[tuple[str, float]]:
     """How often each dropout acts in a training step, by its name and its probability."""
     calls: Counter[tuple[str, float]] = Counter()
@@ -221,6 +241,36 @@ def test_dropouts_of_the_data_router(kind: str) -> None:
 
 def test_dropout_of_the_recurrent_bottleneck() -> None:
     assert dropped(small_recurrent(dropout=0.5)) == {("decoder.writer.dropout", 0.5): 1}
+
+
+def layers_with_dropout() -> dict[str, nn.Module]:
+    """Of two linear maps each, with a dropout of 1/2 between them."""
+    sizes = dict(embed_dim=6, hidden_dim=8, activation=F.gelu, activation_dropout=0.5)
+    return {
+        "router": Router(6, 3, 2, dropout=0.5),
+        "halting": StickBreakingHalting(6, alpha_threshold=0.9, dropout=0.5),
+        "dense": DenseFeedForward(**sizes),
+        "mixture": MixtureFeedForward(Router(6, 3, 2), **sizes),
+        "gate": CopyGate(6, hidden_dropout=0.5),
+    }
+
+
+@pytest.mark.parametrize("kind", layers_with_dropout())
+def test_dropout_comes_after_the_activation(kind: str) -> None:
+    """What the second map reads is twice what it reads in evaluation, or 0."""
+    torch.manual_seed(1)
+    layer, states, read = layers_with_dropout()[kind], torch.randn(9, 6), []
+    layer.output.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    for training in (False, True):
+        layer.train(training)
+        if isinstance(layer, StickBreakingHalting):
+            layer.advance(states, layer.start(states))
+        else:
+            layer(states)
+    whole, dropped = read
+    kept = dropped != 0
+    assert kept.any() and (whole[~kept] != 0).any()
+    torch.testing.assert_close(dropped[kept], 2 * whole[kept])
 
 
 def test_initial_values() -> None:
