@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from torch import Tensor, nn
 
 from sut_fairseq.analysis import trace_plots
-from sut_fairseq.analysis.traces import StackTrace, evaluating, trace
+from sut_fairseq.analysis.traces import StackTrace, evaluating, recorders, trace
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.encoder_classifier import EncoderClassifier
 from tests import references
@@ -184,6 +184,32 @@ def test_batch_mates_padding_and_layout_change_nothing(kind: str) -> None:
             assert_same(alone.halted[:, 0], both[name].halted[:run, number, real])
             own = both[name].attention["self_attention"][:run, number][:, :, real][..., real]
             assert_same(alone.attention["self_attention"][:, 0], own)
+
+
+@pytest.mark.parametrize("kind", ["plain", "mixture", "router halting"])
+def test_steps_alone(kind: str) -> None:
+    """Without maps, which take memory and rule out fused attention."""
+    model = small_model(**KINDS[kind])
+    observers = recorders(model, maps=False)
+    model(**INPUTS, observers=observers)
+    for name, steps in traced(model).items():
+        found = observers[name].result()
+        assert torch.equal(found.computed, steps.computed)
+        assert (found.halted is None) == (steps.halted is None)
+        assert found.attention == {} and found.experts == {} and found.gates is None
+        assert steps.attention != {}
+
+
+def test_a_model_that_recomputes_activations_in_training() -> None:
+    """In evaluation it recomputes nothing: every step can be looked at."""
+    plain, recomputing = (
+        traced(small_model(**HALTING, checkpoint_activations=flag)) for flag in (False, True)
+    )
+    for name, steps in plain.items():
+        assert torch.equal(recomputing[name].computed, steps.computed)
+        assert recomputing[name].attention.keys() == steps.attention.keys() != set()
+        for attention, weights in steps.attention.items():
+            assert_same(recomputing[name].attention[attention], weights)
 
 
 @pytest.mark.parametrize("kind", ["halting", "mixture", "masked"])
