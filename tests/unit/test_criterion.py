@@ -11,6 +11,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
 from sut_fairseq import losses
+from sut_fairseq._workers import IGNORED
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.errors import InputError
 from tests.models import HALTING, MIXTURE, batch, padding, sample_of, small_model, task
@@ -86,6 +87,19 @@ def test_the_balance_does_not_depend_on_the_batch_size() -> None:
         torch.testing.assert_close(gradient, gradients[1][name], rtol=1e-4, atol=1e-6)
 
 
+def test_a_batch_that_does_not_count() -> None:
+    """One that a worker computes because it has no other: zeros, and gradients of 0 for all."""
+    model = small_model(**MIXTURE, **HALTING).train()
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1, weights=WEIGHTS)
+    ignored = copies_of_a_batch() | {IGNORED: True}
+    loss, sample_size, log = criterion(model, ignored)
+    assert sample_size == 0 and not any(torch.as_tensor(value).any() for value in log.values())
+    assert log.keys() == criterion(model, copies_of_a_batch())[2].keys()
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert not any(parameter.grad.any() for parameter in model.parameters())
+
+
 def test_autocast_in_training_alone() -> None:
     """The scores in bfloat16; the objective and all that is logged in float32."""
     model = small_model(**MIXTURE, **HALTING, dtype=torch.float32)
@@ -130,6 +144,7 @@ def test_weights_without_effect_are_named_once(caplog: pytest.LogCaptureFixture)
     ("options", "sentence"),
     [
         (dict(label_smoothing=1.5), "`label_smoothing` must be at least 0 and less than 1"),
+        (dict(label_smoothing=1), "`label_smoothing` must be at least 0 and less than 1, but is 1"),
         (
             dict(label_smoothing=0.1, weights=dict(router_z=float("nan"))),
             "`router_z_weight` must be a finite number, but is nan instead.",

@@ -122,10 +122,14 @@ def test_tokens_of_weight_zero_count_for_nothing(
 
 @pytest.mark.parametrize("loss", ROUTING_LOSSES)
 def test_a_weight_counts_like_repetition(loss: Callable[[RoutingStatistics], Tensor]) -> None:
+    """Weights as small as those of steps that hardly any token reaches, too."""
     scores = torch.randn(3, NUM_EXPERTS, generator=torch.Generator().manual_seed(1)).double()
-    weighted = loss(statistics_of(scores, 2, torch.tensor([1.0, 3.0, 2.0])))
+    weights = torch.tensor([1.0, 3.0, 2.0]).double()
+    weighted = loss(statistics_of(scores, 2, weights))
     repeated = loss(statistics_of(scores[[0, 1, 1, 1, 2, 2]], 2))
     assert float(weighted) == pytest.approx(float(repeated), abs=1e-12)
+    seldom = loss(statistics_of(scores, 2, 0.01 * weights))
+    assert float(seldom) == pytest.approx(float(repeated), abs=1e-12)
     assert float(weighted) != pytest.approx(float(loss(statistics_of(scores, 2))), abs=1e-6)
 
 

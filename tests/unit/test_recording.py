@@ -134,15 +134,9 @@ def test_translation(kind: str, sentence_avg: bool, device: str) -> None:
     assert len(recorded._recorded) == 2
 
 
-@pytest.mark.parametrize("device", ["cpu", CUDA])
-@pytest.mark.parametrize("beyond", [None, 1])
-def test_classification(beyond: int | None, device: str) -> None:
-    """Of all sentences, none of padding alone; as many steps as a source has tokens and one."""
-    dtype = torch.float32 if device == "cuda" else torch.float64
-    options = {**ROUTER, "training_steps_beyond_length": beyond, "token_layout": "masked"}
-    model = small_classifier(**options, dtype=dtype).to(device).train()
-    words = dictionary(5, "v")
-    plain, recorded = (
+def classification_criterions(device: str) -> list[ClassificationCriterion]:
+    """Without recording, and with it."""
+    return [
         ClassificationCriterion(
             classification_task(),
             sentence_avg=False,
@@ -151,16 +145,51 @@ def test_classification(beyond: int | None, device: str) -> None:
             record=Again() if device == "cpu" else None,
         )
         for graphs in (0, 1)
-    )
-    samples = []
-    for sample in batches(device):
-        source = sample["net_input"]["src_tokens"]
-        labels = words.nspecial + torch.arange(len(source), device=device) % 5
-        ends = torch.full_like(labels, words.eos())
-        target = torch.stack([labels, ends], dim=1)
-        samples.append(sample | {"net_input": {"src_tokens": source}, "target": target})
+    ]
+
+
+def labelled(sample: dict[str, Any]) -> dict[str, Any]:
+    """The sources of a batch, each with a label."""
+    source, words = sample["net_input"]["src_tokens"], dictionary(5, "v")
+    labels = words.nspecial + torch.arange(len(source), device=source.device) % 5
+    target = torch.stack([labels, torch.full_like(labels, words.eos())], dim=1)
+    return sample | {"net_input": {"src_tokens": source}, "target": target}
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+@pytest.mark.parametrize("beyond", [None, 1])
+def test_classification(beyond: int | None, device: str) -> None:
+    """Of all sentences, none of padding alone; as many steps as a source has tokens and one."""
+    dtype = torch.float32 if device == "cuda" else torch.float64
+    options = {**ROUTER, "training_steps_beyond_length": beyond, "token_layout": "masked"}
+    model = small_classifier(**options, dtype=dtype).to(device).train()
+    plain, recorded = classification_criterions(device)
+    samples = map(labelled, batches(device))
     assert_same(model, samples, plain, recorded, 1e-4 if device == "cuda" else 1e-5)
     assert len(recorded._recorded) == 4
+
+
+def many_sentences() -> list[dict[str, Any]]:
+    """Three batches of 17."""
+    inputs = (batch((3,) * 17, (2,) * 17, seed=seed) for seed in range(3))
+    return [sample_of(one) | {"nsentences": 17} for one in inputs]
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_translation_of_many_sentences(sentence_avg: bool) -> None:
+    """An 18th one, of padding alone, counts neither in the loss nor in its denominator."""
+    model = small_model(**KINDS["sut"], token_layout="masked").train()
+    plain, recorded = (criterion_of(graphs, sentence_avg=sentence_avg) for graphs in (0, 4))
+    assert_same(model, many_sentences(), plain, recorded, 1e-5)
+    assert len(recorded._recorded) == 1
+
+
+def test_classification_of_many_sentences() -> None:
+    """No 18th one is added: padding has no label."""
+    model = small_classifier(token_layout="masked").train()
+    plain, recorded = classification_criterions("cpu")
+    assert_same(model, map(labelled, many_sentences()), plain, recorded, 1e-5)
+    assert len(recorded._recorded) == 1
 
 
 def test_texts() -> None:
@@ -237,6 +266,26 @@ def test_other_tensors_in_a_batch() -> None:
     sample = next(batches("cpu")) | {"alignments": torch.zeros(3)}
     with pytest.raises(InputError, match="the task's have alignments as well"):
         criterion_of(4)(model, sample)
+
+
+@pytest.mark.parametrize(
+    ("autocast", "dtype"), [("none", torch.float32), ("bfloat16", torch.bfloat16)]
+)
+def test_the_dtype_that_a_model_is_checked_for(autocast: str, dtype: torch.dtype) -> None:
+    """That of its matrix products, which experts must have a kernel for."""
+    seen = []
+
+    class Noting(Again):
+        def check(self, model: nn.Module, dtype: torch.dtype) -> None:
+            seen.append(dtype)
+
+    criterion = CrossEntropyWithAuxiliaryCriterion(
+        task(), False, 0.1, autocast=autocast, cuda_graphs=4, record=Noting()
+    )
+    model = small_model(token_layout="masked", dtype=torch.float32).train()
+    for sample in batches("cpu"):
+        criterion(model, sample)
+    assert seen == [dtype]
 
 
 def test_options() -> None:
