@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    label_smoothed_nll_loss,
+)
 from fairseq.data import LanguagePairDataset
 from fairseq.data.data_utils import numpy_seed
+from fairseq.logging import metrics as fairseq_metrics
 from fairseq.optim.adam import Adam
 from torch import Tensor
 
@@ -21,8 +25,10 @@ from sut_fairseq.criterions.classification import ClassificationCriterion
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
-from sut_fairseq.models.recurrent_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from sut_fairseq.tasks.balanced import BalancedLengths
+from sut_fairseq.tasks.columns import order_of
+from sut_fairseq.tasks.labels import LabelTaskConfig
+from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 from tests.models import HALTING, MIXTURE, dictionary
 from tests.models import classification_task as task
 from tests.models import small_classifier as classifier
@@ -109,6 +115,14 @@ def test_the_column_that_is_read(readout: str, column: int) -> None:
     torch.testing.assert_close(model(tokens)[0], model.output_projection(states))
 
 
+def test_dropout_of_embedded_words() -> None:
+    """That of everything else unless it is given, as 0 too."""
+    for given, expected in ((None, 0.5), (0.2, 0.2), (0.0, 0.0)):
+        model = classifier(dropout=0.5, embedding_dropout=given)
+        assert model.encoder.embedding.dropout.p == expected
+        assert model.encoder.stack.block.dropout.p == 0.5
+
+
 def test_steps_beyond_the_length_in_training_only() -> None:
     """Sources of at most 6 tokens: 7 steps in training, and as many as ever in evaluation."""
     limited = classifier(encoder_layers=9, training_steps_beyond_length=1, **EVERYTHING)
@@ -126,6 +140,9 @@ def test_steps_beyond_the_length_in_training_only() -> None:
     few = classifier(encoder_layers=4, training_steps_beyond_length=1, **EVERYTHING).train()
     few.load_state_dict(limited.state_dict())
     torch.testing.assert_close(few(sources())[0], expected[4])  # never more than encoder_layers
+    none = classifier(encoder_layers=9, training_steps_beyond_length=0, **EVERYTHING).train()
+    _, extra = none(sources())
+    assert extra["halting"]["encoder"].steps_possible == sum(LENGTHS) * 6
 
 
 def test_probabilities() -> None:
@@ -173,6 +190,16 @@ def test_the_objective(smoothing: float) -> None:
     assert log["accuracy_sentences"].tolist() == [3]
 
 
+def test_a_single_label_is_certain() -> None:
+    """There is no other one to give a share of the smoothing to."""
+    alone = SequenceClassificationTask(LabelTaskConfig(), dictionary(), dictionary(1, "v"))
+    criterion = ClassificationCriterion(alone, False, 0.1)
+    batch = {**sample(), "target": alone.labels.new_tensor([[int(alone.labels[0]), 2]] * 3)}
+    scores = torch.tensor([[1.5], [0.0], [-2.0]])
+    loss, _, _ = criterion(lambda **inputs: (scores, {}), batch)
+    assert float(loss) == 0
+
+
 def test_accuracy_by_group() -> None:
     here = task()
     here.groups = ["1", "2"]
@@ -184,84 +211,29 @@ def test_accuracy_by_group() -> None:
     assert log["accuracy_sentences"].tolist() == [1, 2, 3]
 
 
+def test_accuracy_of_symbols_where_that_of_labels_is_unknown() -> None:
+    """fairseq's criterions log both by one name; in training no label is predicted."""
+    criterion = LabelSmoothedCrossEntropyCriterion(other_task(), False, 0.1, report_accuracy=True)
+    sums = dict(loss=1.0, nll_loss=1.0, ntokens=4, nsentences=2, sample_size=4)
+    sums |= dict(n_correct=3, total=4)
+    labels = dict(accuracy_right=torch.tensor([1]), accuracy_sentences=torch.tensor([2]))
+    for more, expected in (({}, 75), (labels, 50)):
+        with fairseq_metrics.aggregate(new_root=True) as logged:
+            task().reduce_metrics([sums | more], criterion)
+        assert logged.get_smoothed_values()["accuracy"] == expected
+
+
+def test_the_order_of_groups() -> None:
+    """Numbers by size, then words; what only looks like a number is a word."""
+    expected = ["-1.5", "2", "10", "a", "b", "inf", "nan"]
+    for values in (["nan", "b", "10", "inf", "2", "a", "-1.5"], expected[::-1]):
+        assert sorted(values, key=order_of) == expected
+
+
 def test_scores_of_something_else() -> None:
     criterion = ClassificationCriterion(task(), False, 0.0)
     with pytest.raises(InputError, match=r"\(3, 5\) here, but got \(3, 7, 9\)"):
         criterion(lambda **inputs: (torch.zeros(3, 7, 9), {}), sample())
-
-
-def recurrent(**options: Any) -> RecurrentClassifier:
-    torch.manual_seed(3)
-    sizes = dict(encoder_embed_dim=6, encoder_hidden_size=4, dnc_cells=3, dnc_read_heads=2)
-    config = replace(RecurrentClassifierConfig(), **{**sizes, **options})
-    return RecurrentClassifier.build_model(config, task()).double().eval()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"encoder_bidirectional": True, "encoder_layers": 2},
-        {"recurrent_kind": "dnc"},
-        {"recurrent_kind": "dnc", "dnc_word_size": 5, "boundary_tokens": True},
-    ],
-    ids=["lstm", "bilstm", "dnc", "ends too"],
-)
-def test_recurrent_classifiers_read_words_alone(options: dict[str, Any]) -> None:
-    """Neither padding nor batch-mates count, and begin and end only where they are asked for."""
-    model = recurrent(**options)
-    tokens = sources()
-    tokens[1, -2:] = torch.tensor([5, WORDS.eos()])  # a word, instead of begin
-    scores, extra = model(tokens)
-    assert scores.shape == (3, 5) and extra == {}
-    turned = torch.stack([row.roll(-int(row.eq(WORDS.pad()).sum())) for row in tokens])
-    torch.testing.assert_close(model(turned)[0], scores, rtol=1e-12, atol=1e-12)
-    for row in range(3):
-        alone = tokens[row][tokens[row].ne(WORDS.pad())].unsqueeze(0)
-        torch.testing.assert_close(model(alone)[0][0], scores[row], rtol=1e-12, atol=1e-12)
-    without = tokens.masked_fill(tokens.eq(WORDS.eos()) | tokens.eq(WORDS.bos()), WORDS.pad())
-    same = torch.allclose(model(without)[0], scores)
-    assert same != options.get("boundary_tokens", False)
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_dropouts_of_recurrent_classifiers(layers: int) -> None:
-    """Of embedded words, of the read-out, and between layers if there are several."""
-    model = recurrent(dropout=0.5, encoder_layers=layers, boundary_tokens=True).train()
-    seen = []
-    model.dropout.register_forward_hook(lambda _, inputs, output: seen.append(output.shape))
-    model(sources())
-    assert [tuple(shape) for shape in seen] == [(3, 6, 6), (3, 4)]
-    model.dropout.p = 0.0  # what remains is between the layers
-    assert torch.equal(model(sources())[0], model(sources())[0]) == (layers == 1)
-
-
-def test_options_of_the_dnc_reach_it() -> None:
-    whole = recurrent(recurrent_kind="dnc").reader.memory
-    assert (whole.masked, whole.erased, whole.sharpened, whole.word_dim) == (True, True, True, 4)
-    plain = dict(no_dnc_masking=True, no_dnc_erasure=True, no_dnc_sharpening=True)
-    memory = recurrent(recurrent_kind="dnc", **plain).reader.memory
-    assert (memory.masked, memory.erased, memory.sharpened) == (False, False, False)
-
-
-def test_nothing_to_read() -> None:
-    with pytest.raises(InputError, match="take empty lines out of the data, or train with"):
-        recurrent()(sources())  # the second sentence is begin and end alone
-    assert recurrent(boundary_tokens=True)(sources())[0].shape == (3, 5)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"recurrent_kind": "gru"}, "`recurrent_kind` must be one of lstm, dnc, but is gru"),
-        ({"encoder_hidden_size": 0}, "`encoder_hidden_size` must be at least 1, but is 0"),
-        ({"recurrent_kind": "dnc", "dnc_cells": 0}, "`dnc_cells` must be at least 1, but is 0"),
-        ({"recurrent_kind": "dnc", "encoder_layers": 2}, "has one layer and one direction"),
-    ],
-)
-def test_bad_recurrent_options(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        recurrent(**options)
 
 
 @pytest.mark.parametrize(
@@ -324,5 +296,9 @@ def test_balanced_lengths() -> None:
     assert len(kept) == 40 and len(left_out) == 20
     assert not balanced.can_reuse_epoch_itr_across_epochs
     assert (balanced.src_sizes == balanced.num_tokens_vec(numpy.arange(60))).all()
+    for index in range(60):
+        length = len(balanced[index]["source"])
+        assert balanced.size(index) == (length, 2) and balanced.num_tokens(index) == length
+    assert balanced.tgt_sizes.tolist() == [2] * 60
     sample = balanced.collater([balanced[int(index)] for index in batches[0]])
     assert sample["net_input"]["src_tokens"].shape == (20, 2)
