@@ -142,6 +142,23 @@ def test_embeddings(option: str) -> None:
     assert UniversalTransformerLanguageModel.build_model(config, task).max_positions() == 9
 
 
+def test_an_output_projection_of_its_own() -> None:
+    """It starts with the variance of a tied one, and texts have the length that is given."""
+    model = language_model(encoder_embed_dim=256, tokens_per_sample=50, decoder_layers=1)
+    weight = model.decoder.output_projection.weight.detach()
+    assert float(weight.std()) == pytest.approx(256**-0.5, rel=0.1)
+    assert model.max_positions() == 40
+
+
+@pytest.mark.parametrize("others", [["past"], ["self"], ["past", "self"]])
+def test_it_predicts_the_next_token_alone(others: list[str]) -> None:
+    targets = ["future", *others]
+    task = SimpleNamespace(source_dictionary=WORDS, target_dictionary=WORDS, targets=targets)
+    flags = " and ".join(f"--{name}-target" for name in others)
+    with pytest.raises(InputError, match=f"predicts the next token of a text only: leave {flags}"):
+        UniversalTransformerLanguageModel.build_model(LanguageModelConfig(), task)
+
+
 def test_the_two_presets_differ_in_attention_alone() -> None:
     ours, twin = LANGUAGE_MODELS["compositional_lm"], LANGUAGE_MODELS["ut_lm"]
     assert {name for name in ours if ours[name] != twin.get(name)} == {

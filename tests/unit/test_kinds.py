@@ -315,6 +315,18 @@ def test_a_kind_of_another_package(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("same_help_after")
+def test_two_kinds_of_one_name_and_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions without names look alike: their helps tell them apart."""
+    monkeypatch.setattr(_kinds.HALTING, "kinds", dict(_kinds.HALTING.kinds))
+    helps = ("after two steps", "after two steps", "after three steps")
+    builders = [lambda config, side: TwoSteps() for _ in helps]
+    for help, build in zip(helps[:2], builders):
+        register_kind("halting", "early", help, build)
+    with pytest.raises(InputError, match="has a kind `early` already .after two steps."):
+        register_kind("halting", "early", helps[2], builders[2])
+
+
+@pytest.mark.usefixtures("same_help_after")
 def test_a_partial_builder_may_be_registered_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_kinds.HALTING, "kinds", dict(_kinds.HALTING.kinds))
 

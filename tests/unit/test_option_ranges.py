@@ -13,6 +13,7 @@ from fairseq.models import MODEL_DATACLASS_REGISTRY, MODEL_REGISTRY
 import sut_fairseq  # noqa: F401  (registers the models)
 from sut_fairseq.errors import InputError
 from sut_fairseq.models._given import complete
+from tests.models import small_model
 
 OURS = sorted(
     name for name, model in MODEL_REGISTRY.items() if model.__module__.startswith("sut_fairseq.")
@@ -71,3 +72,39 @@ def test_all_sizes_and_dropouts_are_checked(model: str) -> None:
                 shown = repr(value) if allowed.startswith("a ") else value
                 sentence = f"`{name}` must be {allowed}, but is {shown} instead."
                 assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"attention_window": -1}, "`attention_window` must be at least 0, but is -1 instead."),
+        (
+            {"encoder_attention_heads": 0},
+            "`encoder_attention_heads` must be at least 1, but is 0 instead.",
+        ),
+        (
+            {"decoder_attention_heads": 0, "attention_head_dim": 4},
+            "`decoder_attention_heads` must be at least 1, but is 0 instead.",
+        ),
+        (
+            {"encoder_block": "data-router", "encoder_normalize_before": True},
+            "`encoder_normalize_before` must be off with a data-router block, which has its norms "
+            "where they are, but is True instead.",
+        ),
+        (
+            {"joined": True, "share_all_embeddings": True, "decoder_embed_dim": 24},
+            "`share_all_embeddings` needs equal sizes, but `encoder_embed_dim` is 16 and "
+            "`decoder_embed_dim` is 24.",
+        ),
+        (
+            {"share_all_embeddings": True},
+            "`share_all_embeddings` needs one dictionary for both languages, but the data has two: "
+            "preprocess with --joined-dictionary (parallel_text.sh: --joined), or train with "
+            "--separate-embeddings.",
+        ),
+    ],
+)
+def test_what_the_parts_of_a_model_refuse(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as error:
+        small_model(**options)
+    assert str(error.value) == sentence
