@@ -208,6 +208,26 @@ def test_half_precision_misses_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(centres(True), centres(False), rtol=0, atol=1e-3)
 
 
+def test_the_share_of_location_is_not_rounded() -> None:
+    """In bfloat16 the sigmoid of 6, 0.9975, is 0.9961 or 1: content counts half as much again."""
+    seen: dict[str, Tensor] = {}
+    attender = ATTENDERS.builder("attender", "mix")(CONFIG)
+    heads = MovingGaze(HIDDEN_DIM, 3, mixes=True)
+    for module in (attender, heads):
+        torch.nn.init.zeros_(module.location_share.weight)
+        torch.nn.init.constant_(module.location_share.bias, 6.0)
+        module.bfloat16()
+    queries = torch.randn(1, 2, HIDDEN_DIM, dtype=torch.bfloat16)
+    source = Source(queries, torch.tensor([2]))
+    expected = torch.full((1, 2), 6.0).sigmoid()
+    look = seen.__setitem__
+    attender(queries, source, attender.start(source), look)
+    torch.testing.assert_close(seen["location_share"], expected)
+    scores = torch.zeros(1, 1, 2, 1, 2, dtype=torch.bfloat16)
+    heads(Sentences(queries.unsqueeze(1), None, True, None, None, 1), scores, 2, None, look)
+    torch.testing.assert_close(seen["location_share"], expected.unsqueeze(1))
+
+
 def test_the_stop_gate_sees_only_where_attention_rests() -> None:
     gate = StopGate(end=2).double()
     scores, rested = normal(2, 3, 5), normal(2, 4, 4, seed=1)

@@ -12,7 +12,7 @@ from tests.equivalence.test_incremental import (
     assert_incremental_equals_full,
 )
 from tests.equivalence.test_model import assert_padding_is_ignored, compare_alone_and_in_batches
-from tests.models import batch, configurations, small_model
+from tests.models import batch, configurations, padding, small_model
 
 EVERY_KIND = pytest.mark.parametrize("options", configurations().values(), ids=configurations())
 
@@ -37,3 +37,18 @@ def test_a_sentence_alone_and_in_any_batch(options: dict[str, Any]) -> None:
 @torch.no_grad()
 def test_garbage_in_padding(options: dict[str, Any]) -> None:
     assert_padding_is_ignored(small_model(**options))
+
+
+@EVERY_KIND
+@torch.no_grad()
+def test_in_half_precision(options: dict[str, Any]) -> None:
+    """As after `--bf16`: all of it computes in bfloat16, and roughly the same."""
+    inputs = batch()
+    real = ~padding(inputs["prev_output_tokens"])
+    exact, rounded = (
+        small_model(**options, dtype=dtype)(**inputs)[0][real]
+        for dtype in (torch.float64, torch.bfloat16)
+    )
+    assert rounded.dtype == torch.bfloat16
+    both = torch.stack([exact.flatten(), rounded.double().flatten()])
+    assert torch.corrcoef(both)[0, 1] > 0.9

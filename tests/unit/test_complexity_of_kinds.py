@@ -20,9 +20,12 @@ from sut_fairseq.modules.feedforward import FeedForward
 from tests.models import small_model, small_recurrent
 
 
+@pytest.mark.parametrize("scores", ["dot-product", "linear"])
 @pytest.mark.parametrize("matrices", ["shared", "own"])
 @pytest.mark.parametrize("retrievals", [1, 3])
-def test_compositional_attention_meets_the_formula(retrievals: int, matrices: str) -> None:
+def test_compositional_attention_meets_the_formula(
+    retrievals: int, matrices: str, scores: str
+) -> None:
     """Beside heads: R values, and the scores by which each of S searches chooses among them."""
     n, m, steps, d, head_dim, dim, searches = 5, 7, 4, 16, 8, 3, 2
     num_values = retrievals * (searches if matrices == "own" else 1)
@@ -31,8 +34,8 @@ def test_compositional_attention_meets_the_formula(retrievals: int, matrices: st
         "src_lengths": torch.tensor([n]),
         "prev_output_tokens": torch.full((1, m), 5),
     }
-    options = dict(attention_retrievals=retrievals, attention_retrieval_dim=dim)
-    options["attention_value_matrices"] = matrices
+    options: dict[str, Any] = dict(attention_retrievals=retrievals, attention_retrieval_dim=dim)
+    options |= dict(attention_value_matrices=matrices, attention_value_scores=scores)
     heads, composed = (
         count(small_model(attention_kind=kind, **options), [batch])
         for kind in ("multihead", "compositional")
@@ -44,8 +47,11 @@ def test_compositional_attention_meets_the_formula(retrievals: int, matrices: st
     products += chooses * queries * searches * retrievals * 2 * head_dim
     assert composed.by_kind[PRODUCTS] - heads.by_kind[PRODUCTS] == products
     values = d * head_dim * (num_values - searches) * (steps * (n + m) + steps * n)
-    scores = chooses * queries * searches * dim * (d + head_dim)
-    assert composed.macs - heads.macs == values + scores
+    # Of a retrieval query with the keys' matrix; if linear, of w with both, with the latter once
+    # for each of three attentions in a step.
+    chosen = queries * searches * dim * (d + (head_dim if scores == "dot-product" else 1))
+    chosen += 0 if scores == "dot-product" else 3 * steps * dim * head_dim
+    assert composed.macs - heads.macs == values + chooses * chosen
 
 
 @pytest.mark.parametrize("attend", ["after", "before"])

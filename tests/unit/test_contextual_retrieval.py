@@ -336,6 +336,11 @@ def test_choices_of_the_real_model() -> None:
             "`search_weights` must be a number for each of the 2 searches, with commas between "
             "them, but is 1,x instead.",
         ),
+        (
+            {"search_weights": "1,nan"},
+            "`search_weights` must be a number for each of the 2 searches, with commas between "
+            "them, but is 1,nan instead.",
+        ),
     ],
 )
 def test_bad_options(options: dict[str, Any], sentence: str) -> None:

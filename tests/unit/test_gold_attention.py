@@ -226,11 +226,12 @@ def test_greedy_search_is_what_the_model_finds_on_its_own_words() -> None:
 @torch.no_grad()
 def test_greedy_search_is_that_of_fairseq() -> None:
     """With a greatest length, references make no difference, nor what is in the batch."""
-    model, words, sample = small_model(), dictionary(7, "v"), sample_of(batch())
-    for max_len in (2, 9):
+    words, sample = dictionary(7, "v"), sample_of(batch())
+    for max_len, most in ((2, 40), (9, 40), (9, 6)):  # 6 tokens are 5 words and the end
+        model = small_model(max_target_positions=most)
         generator = SequenceGenerator([model], words, beam_size=1, max_len_b=max_len)
         expected = [one[0]["tokens"].tolist() for one in generator.generate([model], sample)]
-        assert max(len(one) for one in expected) == max_len + 1  # one that is ended
+        assert max(len(one) for one in expected) == min(max_len + 1, most)  # one that is ended
         found, _ = greedy_search(model, sample, words, max_len)
         assert [strip_pad(row, words.pad()).tolist() for row in found] == expected
 
