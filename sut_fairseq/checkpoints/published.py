@@ -138,7 +138,8 @@ def translate(state: Mapping[str, Any]) -> Translation:
         if value is None:
             return default
         if type(default) in (int, float) and not isinstance(value, (int, type(default))):
-            raise InputError(f"its setting `{name}` must be a number, but is {value!r} instead.")
+            kind = "a whole number" if isinstance(default, int) else "a number"
+            raise InputError(f"its setting `{name}` must be {kind}, but is {value!r} instead.")
         return value
 
     if not settings_of(state, "model"):

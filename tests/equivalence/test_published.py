@@ -14,7 +14,7 @@ from sut_fairseq.checkpoints.published import translate
 from sut_fairseq.inference.importing import import_published
 from sut_fairseq.inference.original import Outputs, compare
 from tests import reference_published as reference
-from tests.models import batch
+from tests.models import HALTING, batch, small_model
 from tests.published import checkpoint
 
 THRESHOLDS = (0.999, 0.7, 0.3)
@@ -99,6 +99,24 @@ def test_what_could_go_wrong_shows(tmp_path: Path) -> None:
         assert compare(model, outputs, 1.0, "here").differing > 0, name
     other = replace(outputs, alpha_threshold=0.3)
     assert compare(imported(state, tmp_path), other, 1.0, "here").differing > 0
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("greatest", "tolerance"), [(0.05, 1e-4), (50.0, 5e-3)])
+def test_how_close_is_close_enough(greatest: float, tolerance: float) -> None:
+    """1e-4, times the greatest logit of the token if that is above 1; tokens count, not logits."""
+    model = small_model(**HALTING, dtype=torch.float32)
+    inputs = batch()
+    tokens = inputs["src_tokens"], inputs["prev_output_tokens"]
+    model.decoder.output_projection.weight *= greatest / model(**inputs)[0][1, 0].abs().max()
+    logits = model(**inputs)[0]
+    for share, differing in ((0.8, 0), (1.2, 1)):
+        outputs = Outputs(*tokens, logits.clone(), 0.999)
+        least = outputs.logits[1, 0].abs().topk(3, largest=False).indices
+        outputs.logits[1, 0, least] += share * tolerance
+        found = compare(model, outputs, 1.0, "here")
+        assert found.differing == differing
+        assert found.difference == pytest.approx(share * tolerance, rel=0.01)
 
 
 @pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])

@@ -73,6 +73,13 @@ def changed(key: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Callabl
             ],
             r"should be \(heads, size, an odd number\), but is \(2, 4, 6\)",
         ),
+        (
+            lambda state: [
+                changed(f"{name}.self_attn.rel_pos_emb", lambda tensor: tensor[..., :1])(state)
+                for name in (BLOCK, "encoder.halting_universal_layer.mod")
+            ],
+            r"should be \(heads, size, an odd number\), but is \(2, 4, 1\)",
+        ),
     ],
 )  # fmt: skip
 def test_other_checkpoints_are_refused(damage: Callable[[State], object], said: str) -> None:
@@ -100,8 +107,10 @@ def test_tensors_that_do_not_fit_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"encoder_ff_k": "8"}, "its setting `encoder_ff_k` must be a number, but is '8'"),
-        ({"encoder_attn_k": [1]}, r"its setting `encoder_attn_k` must be a number, but is \[1\]"),
+        ({"encoder_ff_k": "8"}, "its setting `encoder_ff_k` must be a whole number, but is '8'"),
+        ({"encoder_attn_k": [1]}, r"`encoder_attn_k` must be a whole number, but is \[1\]"),
+        ({"encoder_attn_k": 2.5}, r"`encoder_attn_k` must be a whole number, but is 2.5"),
+        ({"gating_dropout": "0.1"}, r"its setting `gating_dropout` must be a number, but is '0.1'"),
         ({"max_source_positions": -1}, "`max_source_positions` must be at least 1, but is -1"),
         ({"dropout": 1.5}, "`dropout` must be at least 0 and less than 1, but is 1.5"),
     ],
