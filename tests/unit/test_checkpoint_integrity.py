@@ -17,9 +17,10 @@ from tests.damage import fail_to_open, flip, span
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A checkpoint with a weight of 40 kB among small records."""
+    """A checkpoint with a weight of 40 kB among small records and an empty one, of checksum 0."""
     generator = torch.Generator().manual_seed(1)
     weights = {"large": torch.rand(100, 100, generator=generator), "small": torch.ones(3)}
+    weights["none"] = torch.empty(0)
     torch.save({"model": weights}, tmp_path / "checkpoint.pt")
     return tmp_path / "checkpoint.pt"
 

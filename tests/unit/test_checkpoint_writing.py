@@ -123,3 +123,11 @@ def test_what_killed_processes_left_is_deleted(old: Path) -> None:
     writing.clear_leftovers(old.parent)
     assert set(os.listdir(old.parent)) == kept
     writing.clear_leftovers(old.parent / "nowhere")
+
+
+def test_tensors_that_share_memory() -> None:
+    """The same numbers in the same places; neither a transpose, nor a part, nor emptiness."""
+    square, none = torch.rand(3, 3), torch.empty(0, 3)
+    tensors = {"first": square, "again": square.detach(), "turned": square.t(), "part": square[:2]}
+    tensors |= {"ints": square.view(torch.int32), "nothing": none, "as little": torch.empty(0, 3)}
+    assert writing.shared_memory(tensors) == {**{name: name for name in tensors}, "again": "first"}

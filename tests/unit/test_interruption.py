@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fairseq import checkpoint_utils
@@ -205,6 +206,26 @@ def test_the_learning_rate_is_told_the_loss_before_saving(
     assert did == done
 
 
+def test_what_fairseq_has_saved_is_not_saved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the best checkpoint; the second one would have no loss."""
+    did: list[str] = []
+    told = Interruption()
+    told.asked = signal.SIGTERM
+    stop = Stop(told)
+    save = stop._noting(lambda cfg, trainer, itr, loss: did.append(f"saved with {loss}"))
+    monkeypatch.setattr(checkpoint_utils, "save_checkpoint", save)
+    trainer = Namespace(data_parallel_world_size=1, get_num_updates=lambda: 7)
+
+    def validate_and_save(options: Namespace, *given: Any) -> tuple[list[float], bool]:
+        save(options.checkpoint, trainer, None, 2.5)
+        return [2.5], False
+
+    with pytest.raises(SystemExit, match=str(UNFINISHED)):
+        options = Namespace(checkpoint=Namespace(no_save=True))
+        stop._after(validate_and_save)(options, trainer, None, None)
+    assert did == ["saved with 2.5"]
+
+
 @pytest.mark.parametrize("file", ["checkpoint_last.pt", "other.pt"])
 def test_what_goes_on_is_said(
     file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -223,6 +244,12 @@ def test_what_goes_on_is_said(
     without = "" if file == "checkpoint_last.pt" else " without --restore-file, which would start"
     assert f"{again}{without}" in caplog.text
     assert ("without" in caplog.text) == bool(without)
+    for option in ("no_save", "no_last_checkpoints"):
+        caplog.clear()
+        some = Namespace(checkpoint=Namespace(**{**saving, option: True}, restore_file=file))
+        with pytest.raises(SystemExit), caplog.at_level("INFO"):
+            after(some, trainer, None, Namespace(end_of_epoch=lambda: False))
+        assert "update 7: the options let only some checkpoints be saved, or none" in caplog.text
 
 
 def reads(told: Connection, number: signal.Signals | None) -> None:
