@@ -282,38 +282,3 @@ def test_copies_are_whole_and_remote_ones_fairseqs_own(
     remote = SimpleNamespace(path_requires_pathmanager=lambda path: True, copy=lambda *_, **__: 1)
     monkeypatch.setattr(training, "PathManager", remote)
     assert training._WholeFiles.copy("a", "s3://b") is True
-
-
-@pytest.mark.parametrize(
-    ("reset", "kept"),
-    [
-        ({}, (True, True, True)),
-        ({"reset_dataloader": True}, (False, False, True)),
-        ({"reset_lr_scheduler": True}, (True, False, True)),
-        ({"reset_optimizer": True}, (True, False, False)),
-        ({"reset_meters": True}, (True, True, False)),
-    ],
-    ids=str,
-)
-def test_what_is_reset_begins_anew(
-    reset: dict[str, bool],
-    kept: tuple[bool, bool, bool],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Batches, learning rate and best result, each as far as fairseq is told to forget it."""
-    state, seen = {"train_iterator": {"epoch": 3}}, []
-    monkeypatch.setattr(training, "_fairseq_load", lambda *_, **__: (state, "iterator"))
-    monkeypatch.setattr(training, "_choose", lambda *_: None)
-    for name in ("check_training", "_train_no_further_than_asked"):
-        monkeypatch.setattr(training, name, lambda *_: None)
-    monkeypatch.setattr(training, "is_command", lambda: False)
-    for name in ("keep_batches", "keep_learning_rate", "keep_patience"):
-        monkeypatch.setattr(training, name, lambda *given: seen.append(given[-1]))
-    cfg = OmegaConf.structured(CheckpointConfig(save_dir=str(tmp_path), **reset))
-    trainer = trainer_of(None, None, Derived.__new__(Derived))
-    trainer.cfg = SimpleNamespace(distributed_training=None, ema=SimpleNamespace(store_ema=False))
-    trainer.checkpoint_suffix = ""
-    training._load_checkpoint(cfg, trainer)
-    states = (state["train_iterator"], state, state)
-    assert seen == [one if is_kept else None for one, is_kept in zip(states, kept, strict=True)]
