@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 
 from sut_fairseq.analysis.depth import set_threshold
 from sut_fairseq.checkpoints.published import translate
+from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.inference.importing import import_published
 from sut_fairseq.inference.original import Outputs, compare
 from tests import reference_published as reference
@@ -135,3 +137,6 @@ def test_settings_of_either_form() -> None:
     assert ours[0].options == ours[1].options
     for name, tensor in ours[0].tensors.items():
         assert torch.equal(tensor, ours[1].tensors[name])
+    # Where there are both, fairseq builds the model from `args`.
+    both = {"args": Namespace(arch="flat"), "cfg": {"model": {"arch": "grouped"}}}
+    assert setting(both, "model", "arch") == "flat"

@@ -23,6 +23,9 @@ from torch import Tensor
 from sut_fairseq import losses
 from sut_fairseq.criterions.classification import ClassificationCriterion
 from sut_fairseq.errors import InputError
+from sut_fairseq.inference import costs
+from sut_fairseq.inference.costs import Costs
+from sut_fairseq.inference.results import Translation
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
 from sut_fairseq.tasks.balanced import BalancedLengths
@@ -268,6 +271,18 @@ def test_adam_of_fairseq_decays_weights_as_adamw() -> None:
             parameter.grad = (parameter.detach() + step).sin()
             optimizer.step()
     torch.testing.assert_close(parameters[0], parameters[1], rtol=1e-12, atol=1e-12)
+
+
+def test_the_cost_of_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one step, since the end that follows in the target is not predicted."""
+    read: list[list[int]] = []
+    monkeypatch.setattr(
+        costs, "count_pair", lambda model, words, target, eos: read.append(target.tolist())
+    )
+    source, target = torch.tensor([5, WORDS.eos()]), torch.tensor([6, WORDS.eos()])
+    label = Translation("w0", source_tokens=source, target_tokens=target)
+    assert Costs(classifier(), task(), torch.device("cpu")).added_to(label) is label
+    assert read == [[6]]
 
 
 def test_balanced_lengths() -> None:
