@@ -307,6 +307,7 @@ def test_numbers_of_other_libraries(trained: Path, model: sut_fairseq.Model) -> 
     same = model.translate(LINES, alpha_threshold=half, beam=np.int64(2), lenpen=1)
     assert same == answers and type(same[0].alpha_threshold) is float
     assert sut_fairseq.load(trained, alpha_threshold=half, device="cpu").alpha_threshold == 0.5
+    assert model.translate(LINES[:1], alpha_threshold=1, **OPTIONS)[0].alpha_threshold == 1
     assert model.translate(LINES, lenpen=10) != model.translate(LINES, lenpen=-10)
 
 

@@ -92,6 +92,10 @@ def test_all_sizes_and_dropouts_are_checked(model: str) -> None:
             "where they are, but is True instead.",
         ),
         (
+            {"ffn_experts": 2, "expert_backend": "fast"},
+            "`expert_backend` must be one of auto, loop, grouped, but is fast instead.",
+        ),
+        (
             {"joined": True, "share_all_embeddings": True, "decoder_embed_dim": 24},
             "`share_all_embeddings` needs equal sizes, but `encoder_embed_dim` is 16 and "
             "`decoder_embed_dim` is 24.",

@@ -29,7 +29,6 @@ from sut_fairseq.inference.results import Translation
 from sut_fairseq.models._config import UniversalTransformerConfig
 from sut_fairseq.models.encoder_classifier import EncoderClassifier, EncoderClassifierConfig
 from sut_fairseq.tasks.balanced import BalancedLengths
-from sut_fairseq.tasks.columns import order_of
 from sut_fairseq.tasks.labels import LabelTaskConfig
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 from tests.models import HALTING, MIXTURE, dictionary
@@ -226,13 +225,6 @@ def test_accuracy_of_symbols_where_that_of_labels_is_unknown() -> None:
         assert logged.get_smoothed_values()["accuracy"] == expected
 
 
-def test_the_order_of_groups() -> None:
-    """Numbers by size, then words; what only looks like a number is a word."""
-    expected = ["-1.5", "2", "10", "a", "b", "inf", "nan"]
-    for values in (["nan", "b", "10", "inf", "2", "a", "-1.5"], expected[::-1]):
-        assert sorted(values, key=order_of) == expected
-
-
 def test_scores_of_something_else() -> None:
     criterion = ClassificationCriterion(task(), False, 0.0)
     with pytest.raises(InputError, match=r"\(3, 5\) here, but got \(3, 7, 9\)"):
@@ -250,6 +242,11 @@ def test_scores_of_something_else() -> None:
 def test_bad_options(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         classifier(**options)
+
+
+def test_one_dictionary_for_sources_and_labels() -> None:
+    with pytest.raises(InputError, match="share one: prepare the data without --joined"):
+        SequenceClassificationTask(LabelTaskConfig(), dictionary(), dictionary())
 
 
 def test_a_task_without_labels() -> None:

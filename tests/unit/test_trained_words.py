@@ -77,6 +77,16 @@ def test_sums_and_whole_quotients_keep_them() -> None:
     assert torch.equal(total // 100, kept)
 
 
+def test_parameters_of_that_name_are_no_words() -> None:
+    """Of somebody's model, which may have a part called `words`."""
+    kept = keeping("a b").state_dict()["_extra_state"]
+    state = {"words.source._extra_state": kept, "words.weight": torch.ones(2)}
+    state |= {"words.source.bias": torch.ones(1), "decoder.words.target._extra_state": kept}
+    parameters, words = split_words(state)
+    assert list(words) == ["words.source._extra_state"]
+    assert {**words, **parameters} == state
+
+
 def our_models() -> dict[str, str]:
     """One architecture of each model of this package that reads words, by the name of its class."""
     found: dict[str, str] = {}
