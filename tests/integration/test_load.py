@@ -22,6 +22,7 @@ from sut_fairseq.analysis import complexity
 from sut_fairseq.cli import evaluate
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference import costs
+from sut_fairseq.inference.sharing import sharing_weights
 from sut_fairseq.models import UniversalTransformerModel
 from tests.integration.commands import TINY, run, train
 
@@ -94,6 +95,15 @@ def test_threads_do_not_see_each_other(model: sut_fairseq.Model) -> None:
         assert torch.equal(one, weights[name])
 
 
+def test_a_copy_for_a_thread_takes_no_memory(model: sut_fairseq.Model) -> None:
+    copied = sharing_weights(model.model)
+    shared = [*model.model.parameters(), *model.model.buffers()]
+    for one, other in zip(shared, [*copied.parameters(), *copied.buffers()], strict=True):
+        assert one is other
+    assert copied.encoder.dictionary is model.model.encoder.dictionary
+    assert copied.encoder.stack is not model.model.encoder.stack
+
+
 def test_one_thread_at_a_time_tokenises(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tokenises loads its libraries, and remembers words, as it goes."""
     shared = sut_fairseq.load(checkpoint, device="cpu")
@@ -141,7 +151,7 @@ def test_trace(model: sut_fairseq.Model) -> None:
     pictures = trace.plot(head=1)
     assert {"encoder_halting", "decoder_cross_attention_head_1"} <= pictures.keys()
     assert pictures._repr_html_().count("<img ") == len(pictures)
-    for head in (99, 1.5):
+    for head in (99, 0, 1.5):
         with pytest.raises(InputError, match="`head` must be a whole number between 1 and"):
             trace.plot(head=head)
 
@@ -228,6 +238,8 @@ def test_exact_match_refuses_what_the_model_cannot_take(model: sut_fairseq.Model
         model.exact_match(["run", bad, "jump"], ["I_RUN"] * 3)
     with pytest.raises(InputError, match=r"source 1 of 1 has no answer: .* model takes at most"):
         model.exact_match(["run " * 2000], ["I_RUN"])
+    words = model.max_source_tokens - 1  # and the end
+    assert [model._text.read("run " * n).error is None for n in (words, words + 1)] == [True, False]
     assert model.exact_match([""], ["I_RUN"], max_len_b=2).right == (False,)
 
 
