@@ -12,6 +12,7 @@ from fairseq.dataclass.configs import CheckpointConfig
 from omegaconf import OmegaConf
 
 from sut_fairseq.checkpoints import training
+from sut_fairseq.checkpoints.learning_rate import keep_learning_rate
 from sut_fairseq.checkpoints.patience import keep_patience
 from tests.unit.test_checkpoint_training import Derived, trainer_of
 
@@ -78,6 +79,24 @@ def test_surplus_is_deleted_where_something_may_be_saved(
     options = dict(save_dir=str(tmp_path), no_save=no_save)
     _, found = load({"train_iterator": {"epoch": 3}}, monkeypatch, last, **options)
     assert found.get("delete_surplus") == (None if no_save else last)
+
+
+@pytest.mark.parametrize(
+    ("done", "loss", "told"),
+    [(0, 1.5, [(2, 1.5)]), (0, None, []), (4, 1.5, [])],
+    ids=["at the end of epoch 2", "not validated", "within epoch 3"],
+)
+def test_the_schedule_is_told_the_loss_of_the_epoch_that_has_ended(
+    done: int, loss: float | None, told: list[tuple[int, float]]
+) -> None:
+    """Which fairseq would do after saving."""
+    seen: list[tuple[int, float]] = []
+    trainer = SimpleNamespace(
+        lr_scheduler=SimpleNamespace(), lr_step=lambda epoch, loss: seen.append((epoch, loss))
+    )
+    place = {"epoch": 3, "iterations_in_epoch": done}
+    keep_learning_rate(trainer, {"train_iterator": place, "val_loss": loss})
+    assert seen == told
 
 
 def test_patience_of_another_training_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
