@@ -21,6 +21,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 
 from sut_fairseq.checkpoints import stopping, training, writing
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption
+from sut_fairseq.checkpoints.mismatch import explained
 from sut_fairseq.checkpoints.stopping import Stop
 from sut_fairseq.criterions.classification import ClassificationCriterion
 from sut_fairseq.errors import InputError
@@ -282,3 +283,12 @@ def test_copies_are_whole_and_remote_ones_fairseqs_own(
     remote = SimpleNamespace(path_requires_pathmanager=lambda path: True, copy=lambda *_, **__: 1)
     monkeypatch.setattr(training, "PathManager", remote)
     assert training._WholeFiles.copy("a", "s3://b") is True
+
+
+def test_a_sentence_of_ours_stays() -> None:
+    """Also where fairseq's trainer has replaced it by its own error."""
+    ours = InputError("the words of the data are others")
+    theirs = Exception("Cannot load model parameters from checkpoint x.pt; please ensure that")
+    theirs.__context__ = ours
+    for error in (ours, theirs):
+        assert explained(error, {}, fine_tunes=False) is None
