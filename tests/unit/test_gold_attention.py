@@ -120,6 +120,8 @@ def test_attention_loss() -> None:
     # Densities need not add up to 1.
     assert loss(target, [[3.0 * weight for weight in row] for row in exact]) == 0
     assert loss(target, [[0.0] * 4] * 4) == pytest.approx((0 + 4 + 1) / 3)
+    of_nothing = compare([[EOS]], [[EOS]], [[[1.0]]], [[0]]).attention_loss
+    assert of_nothing is not None and of_nothing.tolist() == [0]
 
 
 SYMBOLS = st.sampled_from([A, B, UNK])
@@ -196,7 +198,14 @@ def test_logged_values_are_ratios_of_sums() -> None:
     with fairseq_metrics.aggregate(new_root=True) as logged:
         metrics.log_greedy(logs)
     assert logged.get_smoothed_values() == {"before_eos": 66.667, "attention_loss": 3.333}
+    with fairseq_metrics.aggregate(new_root=True) as logged:
+        for log in logs:  # in one update after the other
+            metrics.log_greedy([log])
+    assert logged.get_smoothed_values() == {"before_eos": 66.667, "attention_loss": 3.333}
     outcome = compare([[A, EOS]], [[A, EOS]])
+    with fairseq_metrics.aggregate(new_root=True) as logged:
+        metrics.log_greedy([{key: 0 * value for key, value in logs[0].items()}])
+    assert logged.get_smoothed_values() == {"before_eos": 0.0, "attention_loss": 0.0}
     with fairseq_metrics.aggregate(new_root=True) as logged:
         metrics.log_greedy([metrics.greedy_sums(outcome)])
         metrics.log_greedy([{"nll_loss": 1.0}])

@@ -16,6 +16,8 @@ from sut_fairseq.statistics import (
     RoutingStatistics,
     route_statistics,
 )
+from tests import reference_losses
+from tests.references import Call
 
 NUM_EXPERTS = 4
 ROUTING_LOSSES = [
@@ -64,6 +66,25 @@ def test_known_values(
     loss: Callable[[RoutingStatistics], Tensor], scores: Tensor, expected: float
 ) -> None:
     assert float(loss(statistics_of(scores))) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("loss", ROUTING_LOSSES)
+def test_a_rare_expert_counts_like_the_others(loss: Callable[[RoutingStatistics], Tensor]) -> None:
+    """As in plain loops, where no token gives an expert as much as a thousandth."""
+    generator = torch.Generator().manual_seed(1)
+    scores = torch.randn(9, NUM_EXPERTS, generator=generator, dtype=torch.float64)
+    scores[:, 3] -= 12
+    weights = torch.rand(9, generator=generator, dtype=torch.float64)
+    calls = []
+    for row, weight in zip(scores, weights):
+        exponentials = row.exp()
+        first, second = sorted(range(NUM_EXPERTS), key=lambda e: -float(row[e]))[:2]
+        both = exponentials[first] + exponentials[second]
+        gates = {e: exponentials[e] / both for e in (first, second)}
+        total = exponentials.sum()
+        calls.append(Call(list(exponentials / total), gates, total.log(), weight))
+    expected = getattr(reference_losses, loss.__name__)(calls)
+    torch.testing.assert_close(loss(statistics_of(scores, 2, weights)), expected)
 
 
 def test_mutual_information_of_halves() -> None:
@@ -191,6 +212,7 @@ def test_halting_losses() -> None:
     assert float(losses.remainder(one + other)) == pytest.approx(0.22)
     assert float(losses.expected_depth(one)) == 2.5
     assert float(one.skipped) == pytest.approx(0.25)
+    assert float(one.depth) == 3 and float(halting(1, 2.0, 3, 4).depth) == 3
     assert float(losses.expected_depth(one + other)) == pytest.approx(11 / 5)
     assert float((one + other).skipped) == pytest.approx(1 - 13 / 20)
     nothing = halting(0, 0.0, 0, 0)

@@ -137,6 +137,33 @@ def test_a_model_without_statistics_logs_none() -> None:
         assert name not in values
 
 
+def test_accuracies_are_ratios_of_sums() -> None:
+    """Over all updates, by group and of all; a group without sentences has none."""
+    first = metrics.accuracy_sums(torch.tensor([True]), torch.tensor([0]), 3)
+    right, groups = torch.tensor([False, False, True]), torch.tensor([0, 0, 1])
+    second = metrics.accuracy_sums(right, groups, 3)
+    for calls in ([[first], [second]], [[first, second]], [[first, {}, second]]):
+        with fairseq_metrics.aggregate(new_root=True) as logged:
+            for logs in calls:
+                metrics.log_accuracy(logs, "abc")
+        expected = {"accuracy_a": 33.333, "accuracy_b": 100.0, "accuracy": 50.0}
+        assert logged.get_smoothed_values() == expected
+
+
+def test_exact_match_is_a_ratio_of_sums() -> None:
+    """Of one sentence, of several batches, some without it, and of batches that do not count."""
+    words = dictionary()
+    target = torch.tensor([[6, words.eos()], [7, words.eos()], [8, words.eos()]])
+    scores = torch.nn.functional.one_hot(target, len(words)).float()
+    one = metrics.exact_match_sums(scores[:1], target[:1], words)
+    none = metrics.exact_match_sums(scores[:2], target[1:], words)
+    nothing = {key: 0 * value for key, value in one.items()}
+    for logs, expected in (([one], 100.0), ([one, {}, none], 33.333), ([nothing], 0.0)):
+        with fairseq_metrics.aggregate(new_root=True) as logged:
+            metrics.log_exact_match(logs)
+        assert logged.get_smoothed_values() == {"exact_match": expected}
+
+
 def test_sums_carry_no_graph() -> None:
     """A logged tensor with a graph would keep the whole batch's activations alive."""
     value = torch.ones(4, requires_grad=True) * 2
@@ -155,6 +182,18 @@ def test_an_unknown_word_is_never_found() -> None:
     scores = torch.nn.functional.one_hot(target, len(words)).float()
     found = metrics.found_by_greedy_search(scores, target, words)
     assert found.tolist() == [False, True]
+
+
+def test_what_is_never_predicted_keeps_its_score() -> None:
+    """Neither padding nor an empty sentence is, however probable; others may read the scores."""
+    words = dictionary()
+    target = torch.tensor([[6, 7, words.eos()]])
+    scores = torch.nn.functional.one_hot(target, len(words)).float()
+    scores[..., words.pad()] = 2.0
+    scores[:, 0, words.eos()] = 3.0
+    given = scores.clone()
+    assert metrics.found_by_greedy_search(scores, target, words).all()
+    assert scores.equal(given)
 
 
 def test_a_given_prefix_need_not_be_predicted() -> None:
