@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask, load_langpair_dataset
 
 from sut_fairseq import _process
-from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._excepthook import divergence, show_input_errors_as_sentences
 from sut_fairseq.errors import InputError
 
 COMMANDS = ("/usr/bin/fairseq-train", "fairseq/fairseq_cli/generate.py", "sut-macs")
@@ -113,7 +114,11 @@ def test_nothing_else_is_touched(program: str, run_as: Callable[[str], None]) ->
 
 @pytest.mark.parametrize(
     ("program", "refused"),
-    [("fairseq-hydra-train", True), ("fairseq_cli/hydra_validate.py", False)],
+    [
+        ("fairseq-hydra-train", True),
+        ("fairseq_cli/hydra_train.py", True),
+        ("fairseq_cli/hydra_validate.py", False),
+    ],
 )
 def test_architectures_where_all_options_have_values(
     program: str, refused: bool, run_as: Callable[[str], None]
@@ -123,6 +128,30 @@ def test_architectures_where_all_options_have_values(
     given = Namespace(_name="sut_tiny", encoder_layers=3)
     with pytest.raises(InputError) if refused else contextlib.nullcontext():
         ARCH_CONFIG_REGISTRY["sut_tiny"](given)
+
+
+@pytest.mark.parametrize("program", ["fairseq-hydra-train", "fairseq_cli/hydra_train.py"])
+def test_hydra_prints_no_traceback_itself(
+    program: str, run_as: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless the user has decided what it prints."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    for decided, expected in ((True, "0"), (False, "1")):
+        if not decided:
+            monkeypatch.delenv("HYDRA_FULL_ERROR")
+        run_as(program)
+        show_input_errors_as_sentences()
+        assert os.environ["HYDRA_FULL_ERROR"] == expected
+
+
+@pytest.mark.parametrize(("norm", "diverged"), [("0.2", False), ("nan", True), ("-inf", True)])
+def test_workers_whose_gradients_differ(norm: str, diverged: bool) -> None:
+    """fairseq says of all of them that they are inconsistent, since nan equals nothing."""
+    said = f"Fatal error: gradients are inconsistent between workers\nrank   0 = {norm}\nrank   1"
+    error = divergence(f"{said} = 0.3")
+    assert (error is not None) == diverged
+    if error is not None:
+        assert str(error).startswith("the training diverged (gradients are Nan/Inf): give --clip")
 
 
 def ours(registry: dict[str, Any]) -> dict[str, Any]:

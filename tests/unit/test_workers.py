@@ -111,6 +111,17 @@ def test_a_number_of_processes_that_is_none(environment: pytest.MonkeyPatch) -> 
         joined(typed())
 
 
+def test_a_launcher_that_says_too_little(environment: pytest.MonkeyPatch) -> None:
+    """As if none had been at work, if it names no number at all."""
+    environment.setenv("WORLD_SIZE", "")
+    assert joined(typed()) == {}
+    environment.setenv("WORLD_SIZE", "2")
+    environment.setenv("RANK", "1")
+    sentence = "WORLD_SIZE is 2, but a launcher would also set MASTER_ADDR, MASTER_PORT: start"
+    with pytest.raises(InputError, match=sentence):
+        joined(typed())
+
+
 def joined_options() -> dict[str, Any]:
     """The options of a model alone, with which fairseq calls the same function."""
     options = Namespace(encoder_layers=3)
@@ -129,6 +140,8 @@ def test_fairseqs_own_processes_for_several_gpus(environment: pytest.MonkeyPatch
 def test_other_kinds_of_data_parallelism(environment: pytest.MonkeyPatch, backend: str) -> None:
     with pytest.raises(InputError, match=f"pytorch_ddp or legacy_ddp, but is {backend} instead"):
         join_workers(typed(ddp_backend=backend))
+    for known in ("legacy_ddp", "no_c10d", "c10d"):
+        join_workers(typed(ddp_backend=known))
 
 
 def test_checkpoints_that_nothing_could_resume_from(environment: pytest.MonkeyPatch) -> None:
