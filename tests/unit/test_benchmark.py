@@ -10,7 +10,7 @@ from torch import nn
 
 from sut_fairseq.analysis.benchmark.halting import ScheduledHalting, depths
 from sut_fairseq.analysis.benchmark.peak import added_bytes, peak_bytes
-from sut_fairseq.analysis.benchmark.steps import Step
+from sut_fairseq.analysis.benchmark.steps import Step, sample_of
 from sut_fairseq.analysis.benchmark.timing import Conditions, Timings, measure
 from tests.models import HALTING, small_model
 
@@ -43,6 +43,13 @@ def test_added_memory_of_a_known_step() -> None:
         return [result], [torch.ones_like(result)]
 
     assert added_bytes(Step(nn.Module(), forward, (rows,)), CONDITIONS) == 3 * 4 * 10_000
+
+
+def test_the_target_is_one_token_before_what_the_decoder_reads() -> None:
+    read = torch.tensor([[2, 5, 6], [2, 7, 8]])
+    sample = sample_of({"src_tokens": read + 1, "prev_output_tokens": read}, torch.device("cpu"))
+    assert sample["target"].tolist() == [[5, 6, 2], [7, 8, 2]] and sample["ntokens"] == 6
+    assert sample["net_input"]["prev_output_tokens"].equal(read)
 
 
 def test_ratios_pair_the_times_of_a_repetition() -> None:

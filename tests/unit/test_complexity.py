@@ -100,17 +100,20 @@ def test_presets_meet_the_paper(arch: str, printed_macs: int, printed_parameters
     assert sum(found["by_part"].values()) == found["macs"]
 
 
-def test_fairseq_transformer_meets_the_paper() -> None:
+@pytest.mark.parametrize(("n", "m"), [(10, 10), (5, 3)])
+def test_fairseq_transformer_meets_the_paper(n: int, m: int) -> None:
     """Counted by the same rules: 608M by the formula, 604M in print."""
-    found = macs("transformer_wmt_en_de", vocabulary=32768)
-    d, hidden, n = 512, 2048, 10
-    attention = 4 * (d * d + d)
+    found = macs("transformer_wmt_en_de", n, m, vocabulary=32768)
+    d, hidden = 512, 2048
+    projection = d * d + d
     feed_forward = 2 * d * hidden + hidden + d
-    layers = 6 * n * (attention + feed_forward + 2 * d)
-    layers += 6 * n * (2 * attention + feed_forward + 3 * d)
-    assert found["macs"] == layers + n * d * 32768
-    assert found["macs"] == pytest.approx(604e6, rel=0.01)
-    assert found["macs_full"] - found["macs"] == 18 * 2 * n * n * d
+    layers = 6 * n * (4 * projection + feed_forward + 2 * d)
+    layers += 6 * m * (4 * projection + feed_forward + 3 * d)
+    layers += 6 * (2 * m + 2 * n) * projection  # queries and output, keys and values
+    assert found["macs"] == layers + m * d * 32768
+    if n == m == 10:
+        assert found["macs"] == pytest.approx(604e6, rel=0.01)
+    assert found["macs_full"] - found["macs"] == 6 * 2 * (n * n + m * m + n * m) * d
 
 
 def tokens_run(model: UniversalTransformerModel, pair: dict[str, torch.Tensor]) -> list[list[int]]:
@@ -213,6 +216,8 @@ def test_without_padding_groups_by_lengths() -> None:
     ]
     assert all((batch["prev_output_tokens"][:, 0] == 2).all() for batch in batches)
     assert sum(batch["src_tokens"].numel() for batch in batches) == 12
+    alone = list(without_padding(pairs, eos=2, max_tokens=1))
+    assert [len(batch["src_lengths"]) for batch in alone] == [1] * 6
 
 
 def test_a_failure_inside_ptflops_is_an_error(
