@@ -33,6 +33,7 @@ def test_ranges_have_about_equally_many_sentences() -> None:
     assert {len(members) for _, members in joined} == {5, 6}
     assert in_ranges(groups([1] * 52), 52) == groups([1] * 52)
     assert [name for name, _ in in_ranges(groups([90, 1, 1, 8]), 2)] == ["1", "2 to 4"]
+    assert in_ranges(groups([90, 1, 1, 8]), 4) == groups([90, 1, 1, 8])
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30), st.integers(1, 12))

@@ -48,6 +48,20 @@ def test_words_of_an_expert(use: Use) -> None:
     assert use.loads() == [0.5, 0.5, 0.0]
 
 
+def test_frequent_words_come_first() -> None:
+    """Among words of equal shares, too; an even share is not more than one."""
+    use = Use(list("abcde"), 2)
+    assert use.loads() == [0.0, 0.0]
+    tokens = torch.tensor([0] * 3 + [1] * 5 + [2] * 2 + [3] * 5 + [4] * 4)
+    use.see(tokens)
+    assert use.often().tolist() == [1, 3, 4, 0]  # `c` is too rare
+    use.add(tokens, torch.tensor([[0, 1]] * 19), torch.full((19, 2), 0.5))
+    assert [[word.text for word in own] for own in use.words()] == [list("bdea")] * 2
+    assert use.words(5) == [[], []]
+    use.add(tokens, torch.zeros(19, 1, dtype=torch.long), torch.ones(19, 1))
+    assert [[word.text for word in own] for own in use.words(3)] == [list("bde"), []]
+
+
 def test_a_frequent_word_is_counted_on(use: Use) -> None:
     """Beyond 2 ** 24, where adding 1 changes no float32."""
     use.weight[0, 0] = 2.0**24

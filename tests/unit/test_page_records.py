@@ -214,6 +214,7 @@ def test_experts_of_a_split_by_hand(layout: str) -> None:
                 assert all(count == seen[word] for word, _, count in one["words"])
                 shares = [share for _, share, _ in one["words"]]
                 assert shares == sorted(shares, reverse=True)
+    assert task.target_dictionary[2] == "</s>", "the task still knows it as the end"
 
 
 def test_curves_are_thinned_and_have_numbers_only() -> None:
@@ -228,6 +229,13 @@ def test_curves_are_thinned_and_have_numbers_only() -> None:
     assert training.MOST_POINTS / 2 < len(thinned) <= training.MOST_POINTS
     assert thinned[0] == (1, 1.0) and thinned[-1] == (1000, 1000.0)
     assert training.training_record("train.log", alone) is None
+    once = (9, "valid", "loss", 1.5)
+    for number in (299, 300, 301, 599, 600, 601, 900):
+        record = training.training_record("train.log", [*points[:number], once])
+        assert record is not None and record["curves"]["loss"]["valid"] == [(9, 1.5)]
+        kept = record["curves"]["loss"]["train"]
+        assert len(kept) == number if number <= 300 else 150 < len(kept) <= 300
+        assert kept[-1] == (number, number)
 
 
 def test_json_cannot_end_its_element() -> None:
