@@ -229,3 +229,24 @@ def test_a_kind_of_a_plugin_says_what_it_multiplies(
     assert counted == [2 * one if counts_itself else one] * 2
     warned = [text for text in caplog.messages if "products of `Matrices`" in text]
     assert len(warned) == (not counts_itself)
+
+
+class Convolution(FeedForward):
+    """A layer that ptflops counts but no hook of ours."""
+
+    def __init__(self, embed_dim: int) -> None:
+        super().__init__()
+        self.layer = nn.Conv1d(embed_dim, embed_dim, 1).double()
+
+    def forward(self, states: Tensor, *others: Any) -> tuple[Tensor, None]:
+        return self.layer(states.unsqueeze(-1)).squeeze(-1), None
+
+
+def test_what_only_ptflops_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such work would be in the sum but in no part of it."""
+    built = Kind("of a plugin", lambda config, side, activation: Convolution(side.embed_dim))
+    monkeypatch.setitem(_kinds.FEED_FORWARD.kinds, "convolution", built)
+    model = small_model(feed_forward_kind="convolution")
+    pair = {"src_tokens": torch.full((1, 3), 5), "src_lengths": torch.tensor([3])}
+    with pytest.raises(InputError, match="has layers that are not counted here"):
+        count(model, [{**pair, "prev_output_tokens": torch.full((1, 2), 5)}])

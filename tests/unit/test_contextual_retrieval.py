@@ -311,6 +311,12 @@ def test_what_searches_retrieve(split: str) -> None:
     assert found.by_search.sum(dim=1).tolist() == pytest.approx([1.0, 1.0])
 
 
+def test_who_finds_what() -> None:
+    """For each search of the task the search of the model that looks most at its object."""
+    found = torch.tensor([[0.1, 0.8, 0.3], [0.9, 0.1, 0.2]])
+    assert retrieval.Choices(torch.empty(3, 2, 2), torch.empty(2, 2), found).finder == [1, 0, 0]
+
+
 def test_choices_of_the_real_model() -> None:
     task = task_of(evaluation_sets=300)
     found = retrieval.choices(model_of(task), task, "test")

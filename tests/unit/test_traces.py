@@ -269,6 +269,19 @@ def test_probability_of_having_halted(
         assert torch.equal(steps.depth, 3 * REAL[name].int())
 
 
+def test_what_has_halted_keeps_its_probability() -> None:
+    """Where tokens halt at different steps; only padding has none."""
+    model = small_model(**HALTING)
+    lower_threshold(model, 0.6)
+    for name, steps in traced(model).items():
+        assert steps.halted is not None
+        gone = ~steps.computed & REAL[name]
+        assert gone.any() and not gone[-1][REAL[name]].all()
+        assert torch.equal(steps.halted.isnan(), (~REAL[name]).expand_as(steps.halted))
+        assert (steps.halted[gone] >= 0.6).all()
+        assert (steps.halted[:, REAL[name]].diff(dim=0) >= 0).all()
+
+
 def test_gates_are_those_of_the_copy_gate() -> None:
     model = small_model(**ROUTER)
     bias = torch.linspace(-4, 2, 16).double()
