@@ -282,6 +282,18 @@ def test_what_has_halted_keeps_its_probability() -> None:
         assert (steps.halted[:, REAL[name]].diff(dim=0) >= 0).all()
 
 
+def test_pictures_of_halting_are_blank_where_nothing_was_computed() -> None:
+    model = small_model(**HALTING)
+    lower_threshold(model, 0.6)
+    steps = traced(model)["encoder"]
+    computed = steps.computed[:, 0]
+    words = {"encoder": ["word"] * computed.shape[1]}
+    figure = dict(trace_plots.stack_figures("encoder", steps, words))["encoder_halting"]
+    shown = torch.from_numpy(figure.axes[0].images[0].get_array().filled(torch.nan))
+    assert shown.shape == (steps.num_steps, computed.shape[1])
+    assert torch.equal(~shown[: len(computed)].isnan(), computed) and not computed.all()
+
+
 def test_gates_are_those_of_the_copy_gate() -> None:
     model = small_model(**ROUTER)
     bias = torch.linspace(-4, 2, 16).double()
