@@ -240,6 +240,20 @@ def test_copies_count_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"note: {listed[2]} is a copy of {listed[1]} and counts once" in capsys.readouterr().out
 
 
+def test_checkpoints_without_a_time_are_no_copies(tmp_path: Path) -> None:
+    """Even after as many updates; one file under two names is one, however."""
+    paths = [_save(tmp_path / f"{number}.pt", _one(number)) for number in (1, 2)]
+    for path in paths:
+        state = load_checkpoint(path)
+        del state["extra_state"]["previous_training_time"]
+        torch.save(state, path)
+    (tmp_path / "link.pt").symlink_to(paths[0])
+    output = tmp_path / "mean.pt"
+    listed = [*map(str, paths), str(tmp_path / "link.pt")]
+    assert main([*listed, "--output", str(output)]) == 0
+    assert _averaged(output) == [1.5]
+
+
 def test_several_trainings_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [
         _save(tmp_path / f"{number}.pt", _one(number), updates=number, save_dir=save_dir)

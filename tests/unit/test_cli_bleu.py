@@ -50,6 +50,7 @@ def test_bleu_by_hand() -> None:
         ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
         ("Vor- und Nachteile - so", "Vor- und Nachteile - so"),
         ("-a b-", "-a b-"),
+        ("a\u3000-b", "a\u3000 ##AT##-##AT## b"),  # no space of ASCII: a part of the word
     ],
 )
 def test_compounds(line: str, split: str) -> None:
@@ -139,6 +140,11 @@ def test_unknown_words_of_the_reference(data: Path) -> None:
     unknown = [references[0].replace("M@@", "<<unk>>"), *references[1:]]
     assert unknown != references
     assert score_file(generated(data, unknown, hypotheses), data) == before
+    # Joined with the rest of its word, too, from which it cannot be told apart.
+    side = side_of(data)
+    joined = [[side.join(line) for line in lines] for lines in (unknown, hypotheses)]
+    assert "<<unk>>" in joined[0][0]
+    assert score_file(generated(data, *joined), data) == before
 
 
 @pytest.mark.parametrize("came_tokenized", [False, True])

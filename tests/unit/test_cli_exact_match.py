@@ -78,6 +78,10 @@ def test_missing_sentences_are_an_error() -> None:
         (["T-0\ta", "T-1\ta"], r"2 sentences \(number 0, 1\) have a reference"),
         (["S-0\ta", "H-0\t-1\ta"], "Sentence 0 has a hypothesis .* but no reference"),
         (["T-3\ta", "H-3\t-1\ta"], "has only 2 .*; name with --data and --gen-subset what"),
+        (
+            [line for n in (0, 1, 2) for line in (f"T-{n}\ta", f"H-{n}\t-1\ta")],
+            "has a sentence 2, but the data set has only 2 ",
+        ),
         ([], "no T- and H- lines"),
         (["nothing of that kind"], "no T- and H- lines"),
     ],
@@ -163,6 +167,24 @@ def test_output_of_another_set_is_refused(
     assert main([str(generated), "--data", str(folder)]) == (0 if same else 2)
     error = capsys.readouterr().err
     assert ("are not those of `test` in" in error) == (not same), error
+
+
+def test_output_that_was_detokenised(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By --tokenizer moses: the folder has the tokens of the same sentences."""
+    generated, folder = tmp_path / "generated.txt", tmp_path / "data"
+    readable, tokens = ["He's here.", "Is he?", "No!"], ["He &apos;s here .", "Is he ?", "No !"]
+    lines = [f"T-{n}\t{one}\nH-{n}\t-1\t{one}\n" for n, one in enumerate(readable)]
+    generated.write_text("".join(lines), encoding="utf-8")
+    shutil.copytree(data, folder)
+    (folder / "text").mkdir()
+    (folder / "text" / "test.tgt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    side = {"language": "en", "subwords": "words", "model": None}
+    document = json.dumps({"src": side, "tgt": side})
+    (folder / "tokenization.json").write_text(document, encoding="utf-8")
+    assert main([str(generated), "--data", str(folder)]) == 0
+    assert capsys.readouterr().out == "exact match 100.00 % (3 of 3 sentences)\n"
 
 
 def test_text_that_is_not_detokenised_needs_no_sacremoses(

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,3 +167,64 @@ def test_damaged_results_of_translations(content: str, tmp_path: Path) -> None:
         _translation_evaluation._check_out(tmp_path, Path("data-bin"), {"digest": "d"})
     path.write_text('{"data": null}')  # of a version that did not note them
     _translation_evaluation._check_out(tmp_path, Path("data-bin"), {"digest": "d"})
+
+
+@pytest.fixture
+def translations(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path | None, Any]]:
+    """Folder and options of every call that would translate; all scores are 30."""
+    asked: list[tuple[Path | None, Any]] = []
+
+    def translate(data: Path, checkpoints: Path, out: Path | None, options: Any, say: Any) -> Any:
+        asked.append((out, options))
+        return {"scores": dict.fromkeys(_translation_evaluation.SCORES.values(), 30.0)}
+
+    monkeypatch.setattr(_translation_evaluation, "evaluate", translate)
+    return asked
+
+
+def of_translation(folder: Path) -> Path:
+    """The folder of a run of Multi30k that was not evaluated."""
+    path = run(folder, "sut", 1, {})
+    (path / "test-by-depth.evaluation.json").unlink()
+    records.write_record(path, replace(records.read_record(path), experiment="multi30k"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ("", (5, 8, 0.4, 4096)),
+        ("--max-tokens 99", (5, 8, 0.4, 99)),
+        ("--best 2", (2, 8, 0.4, 4096)),
+        ("--beam 3", (5, 3, 0.4, 4096)),
+        ("--lenpen 0", (5, 8, 0.0, 4096)),
+    ],
+)
+def test_how_a_run_translates(
+    words: str,
+    made: tuple[float, ...],
+    translations: list[tuple[Path | None, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As its experiment says; the scores of another search are not those of the run."""
+    monkeypatch.setattr(provenance, "describe_data", lambda _: FORWARD)
+    path = of_translation(tmp_path)
+    assert experiment.main(["evaluate", str(path), *words.split()]) == 0
+    ((out, options),) = translations
+    assert out is None
+    assert (options.best, options.beam, options.lenpen, options.max_tokens) == made
+    kept = [one.values() for one in read_evaluations(path, records.read_record(path))]
+    scores = dict.fromkeys(_translation_evaluation.SCORES, 30.0)
+    assert kept == ([scores] if made[:3] == (5, 8, 0.4) else [])
+
+
+def test_translations_of_other_data_are_beside_those_of_the_runs_own(
+    translations: list[tuple[Path | None, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(FORWARD, folder=str(tmp_path / "news"), digest="d2")
+    monkeypatch.setattr(provenance, "describe_data", lambda _: other)
+    path = of_translation(tmp_path)
+    assert experiment.main(["evaluate", str(path), "--data", other.folder]) == 0
+    ((out, options),) = translations
+    assert out == path / "checkpoints" / f"evaluation-{options.name()}-news"

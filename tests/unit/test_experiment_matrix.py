@@ -251,6 +251,14 @@ def test_a_part_replaces_no_whole_table(tmp_path: Path, monkeypatch: pytest.Monk
     assert before == {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
 
 
+def test_cells_outside_the_matrix_add_nothing_to_a_part() -> None:
+    """Those of a model that its file no longer names, or of an experiment that is no column."""
+    part = GRID.only(["ndr"], ["arithmetic"])
+    assert part.with_those_of([("gone", "matrix/ctl-backward"), ("lstm", "ctl")], GRID) == part
+    more = part.with_those_of([("lstm", "matrix/ctl-backward")], GRID)
+    assert (more.rows.keys(), more.columns.keys()) == ({"ndr", "lstm"}, {"arithmetic", CTL[1]})
+
+
 def test_updates_of_all_stages_count(tmp_path: Path) -> None:
     stages = {"short": {"max-update": 800}, "": {"max-update": 900}}
     cell(tmp_path, *CTL, {"all": 90.0}, trainings=stages)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -164,6 +165,15 @@ def test_labels_of_the_sample_by_sets(sample: dict[str, list[Example]]) -> None:
     for line in lines:
         premise, hypothesis = line.source.split(" #SEP# ")
         assert relation_of_sets(premise, hypothesis) == line.target
+
+
+def test_short_lines_of_the_sample(sample: dict[str, list[Example]]) -> None:
+    """Those of at most 3 operators on both sides; there are lines with exactly 3."""
+    for number in range(7):
+        for line in sample[f"train{number}"]:
+            sides = line.source.split(" #SEP# ")
+            most = max(len(re.findall("and|or|not", side)) for side in sides)
+            assert most == number and logical_inference.is_short(line) == (most <= 3)
 
 
 @pytest.mark.parametrize("split", list(KEPT))

@@ -102,7 +102,7 @@ def test_nested_functions(source: str) -> None:
     "source",
     ["", ",", "copy", "A1 ,", ", A1", "A1 , B2", "copy A1 , B2", "append A1 B2", "append A1 ,"]
     + ["append A1 , , B2", "append , A1", "append A1 , B2 , C3", "copy A1 copy", "A1 copy B2"]
-    + ["append copy A1 reverse B2", "copy , A1"],
+    + ["append copy A1 reverse B2", "copy , A1", "append , A1 , B2"],
 )
 def test_other_texts_are_refused(source: str) -> None:
     with pytest.raises(ValueError, match="is not a source of PCFG SET"):

@@ -279,6 +279,11 @@ def test_merges_are_those_of_subword_nmt(repository: Path) -> None:
     assert len(found) == len({left + right for left, right in found}) > 600
 
 
+def test_what_occurs_once_is_not_merged() -> None:
+    words = [("abab", 1), ("cab", 1), ("xy", 1)]
+    assert list(subword_models.find_merges(words)) == [("a", "b</w>")]
+
+
 def test_too_many_different_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_models, "COUNTED_WORDS", 3)
     counts = Counter({"a": 2, "b": 1})
