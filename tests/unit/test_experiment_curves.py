@@ -113,3 +113,20 @@ def test_a_damaged_curve(content: bytes, reason: str, tmp_path: Path) -> None:
         curves.read_curve(tmp_path)
     assert f"({reason}" in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(tmp_path))
+
+
+def test_an_epoch_that_ends_between_two_logged_updates() -> None:
+    """Its mean of what is logged more often is left out there, too."""
+    log = """\
+| INFO | train_inner | {"nll_loss": "3.5", "num_updates": "2"}
+| INFO | train | {"train_nll_loss": "3", "train_depth": "8", "train_num_updates": "3"}
+"""
+    points = curves.read_log(log.splitlines(), all_of_training=True)
+    assert points == [(2, "train", "nll_loss", 3.5), (3, "train", "depth", 8.0)]
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_entries_without_a_number_of_updates_are_left_out(number: str) -> None:
+    line = '| INFO | valid | {"valid_loss": "3.5", "valid_num_updates": "%s"}'
+    assert curves.read_log([line % number]) == []
+    assert curves.read_log([line % 4]) == [(4, "valid", "loss", 3.5)]

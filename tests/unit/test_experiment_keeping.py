@@ -179,3 +179,13 @@ def test_a_kept_run_names_the_users_own_experiment_so_that_it_is_found(
     records.write_record(second, replace(records.read_record(second), experiment=str(file)))
     (group,) = results.collect([kept, second])
     assert [record.seed for record in group.runs.values()] == [1, 2]
+
+
+def test_of_a_folder_elsewhere_two_parts_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    data = replace(FORWARD, folder="/home/someone/data-bin/ctl-forward")
+    kept = keeping.keep(run(tmp_path, "ndr", 1, {"all": 90.0}, data=data), tmp_path / "kept")
+    assert records.read_record(kept).data.folder == "data-bin/ctl-forward"

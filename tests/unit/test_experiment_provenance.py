@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from sut_fairseq.cli.experiment import _check_data
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import provenance
-from sut_fairseq.experiments.provenance import Computer
+from sut_fairseq.experiments import provenance, reading
+from sut_fairseq.experiments.provenance import Computer, Data
 
 
 def test_digest_of_data(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_digest_of_data(tmp_path: Path) -> None:
     assert len({*digests, provenance.describe_data(own).digest}) == 3
 
 
-@pytest.mark.parametrize("content", [b"123", None])
+@pytest.mark.parametrize("content", [b"123", b"12345", None])
 def test_data_that_are_not_whole(content: bytes | None, tmp_path: Path) -> None:
     (tmp_path / "dict.src.txt").write_text("x 1")
     (tmp_path / "prepared.json").write_text(json.dumps({"files": {"a.bin": 4, "text/a.src": 9}}))
@@ -98,3 +99,21 @@ def test_code_of_a_checkout(repository: Path) -> None:
     code = provenance.describe_code()
     assert code.version
     assert (code.commit is not None) == (repository / ".git").exists()
+
+
+def test_a_folder_with_the_usual_name_of_an_experiment_with_one_split() -> None:
+    """Another data set is refused, a split of any name is not, nor is text of a user's own."""
+    one, data = reading.read("arithmetic"), Data(folder="data-bin/arithmetic", digest="d")
+    sentence = "data-bin/arithmetic holds listops lra, not arithmetic default: move it away"
+    with pytest.raises(InputError, match=sentence):
+        _check_data(one, "default", replace(data, dataset="listops", split="lra"))
+    _check_data(one, "default", replace(data, dataset="arithmetic", split="mine"))
+    _check_data(one, "default", data)
+
+
+def test_a_stamp_of_multi30k_with_a_hyphen() -> None:
+    """As folders of earlier versions have it."""
+    data = Data(folder="data-bin/multi30k-de_en", dataset="multi30k", split="de-en", digest="d")
+    _check_data(reading.read("multi30k"), "de_en", data)
+    with pytest.raises(InputError, match="holds multi30k de_en, not multi30k en_de"):
+        _check_data(reading.read("multi30k"), "en_de", data)

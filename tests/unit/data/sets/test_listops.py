@@ -196,3 +196,9 @@ def test_no_line_is_lost_and_nothing_else_is_raised(tmp_path: Path, lines: list[
         assert "\n" not in str(error)
     else:
         assert [example.target for example in examples] == [line[0] for line in lines]
+
+
+def test_lengths_are_between_the_bounds() -> None:
+    """All of them occur, and neither bound does."""
+    drawn = listops_expressions.draw_many((1, 0, Lengths(4, 9)))
+    assert {len(example.source.split()) for example in drawn} == {5, 6, 7, 8}
