@@ -117,3 +117,14 @@ def test_a_stamp_of_multi30k_with_a_hyphen() -> None:
     _check_data(reading.read("multi30k"), "de_en", data)
     with pytest.raises(InputError, match="holds multi30k de_en, not multi30k en_de"):
         _check_data(reading.read("multi30k"), "en_de", data)
+
+
+def test_options_that_gave_the_same_text(tmp_path: Path) -> None:
+    """Trainings on both folders are of the same data."""
+    (tmp_path / "dict.src.txt").write_text("x 1")
+    digests = []
+    for options in ([], ["--bpe 9000"]):
+        stamp = {"dataset": "scan", "options": options, "files": {}}
+        (tmp_path / "prepared.json").write_text(json.dumps(stamp))
+        digests.append(provenance.describe_data(tmp_path).digest)
+    assert digests[0] == digests[1]
