@@ -116,7 +116,7 @@ class Record:
     @property
     def former_plans(self) -> str:
         """The lengths that were planned before, in words; at least one."""
-        return f"planned for {' and '.join(self.planned_before)} before"
+        return f"planned for {', then for '.join(self.planned_before)} before"
 
     @property
     def own_length(self) -> str:

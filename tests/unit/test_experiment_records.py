@@ -57,6 +57,14 @@ def test_rows_that_were_edited(row: dict[str, str | None], damage: str, tmp_path
         results.table(results.collect([path]), [], True)
 
 
+def test_lengths_in_their_order(tmp_path: Path) -> None:
+    """Those that were planned first come first."""
+    record = records.read_record(run(tmp_path, "ndr", 1, {"all": 95}))
+    record.planned_before[:] = ["500 updates", "300 updates", "900 updates"]
+    told = "planned for 500 updates, then for 300 updates, then for 900 updates before"
+    assert record.length.endswith(f", {told}")
+
+
 def test_a_record_without_a_training(tmp_path: Path) -> None:
     path = run(tmp_path, "ndr", 1, {"all": 90.0})
     records.write_record(path, replace(records.read_record(path), trainings={}))
