@@ -105,6 +105,41 @@ def test_what_fairseq_does_not_find_or_fit(
     assert capsys.readouterr().err.startswith(sentence.format(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("fairseq.trainer", "error: the words of the data are others\n"),
+        ("users_plugin", "the old hook\n"),
+    ],
+)
+def test_what_fairseq_puts_in_place_of_our_error(
+    module: str, message: str, run_as: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its trainer does so without naming ours as the cause; what others raise is theirs."""
+    run_as("fairseq-train")
+    show_input_errors_as_sentences()
+
+    def load() -> None:
+        raise InputError("the words of the data are others")
+
+    code = "try:\n    load()\nexcept Exception:\n    raise Exception('ensure that they match')"
+    with pytest.raises(Exception, match="ensure that they match") as caught:
+        exec(code, {"__name__": module, "load": load})
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    assert capsys.readouterr().err == message
+
+
+def test_files_that_others_do_not_find(
+    run_as: Callable[[str], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_as("fairseq-train")
+    show_input_errors_as_sentences()
+    with pytest.raises(FileNotFoundError) as caught:
+        (tmp_path / "nothing").read_text()
+    sys.excepthook(caught.type, caught.value, caught.tb)
+    assert capsys.readouterr().err == "the old hook\n"
+
+
 @pytest.mark.parametrize("program", OTHERS)
 def test_nothing_else_is_touched(program: str, run_as: Callable[[str], None]) -> None:
     run_as(program)
