@@ -246,6 +246,26 @@ def test_finished_trainings_are_comments_in_the_list(
     assert _experiment_training.listed(other, arguments).startswith("fairseq-train ")
 
 
+def test_a_dry_run_leaves_finished_stages_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If other settings are asked for, only the main training is still to come."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Trainer, "_stage", lambda *arguments: "")
+    (run,) = cells(tmp_path, updates=7, column="logical_inference-full")
+    arguments = Namespace(gpus=0, jobs=1, launcher="")
+    Trainer(Machine(0), jobs=1, say=print).train([run])
+    record = records.read_record(run.folder)
+    finished = [replace(_FINISHED, stage=stage) for stage in record.trainings]
+    records.write_record(run.folder, replace(record, sessions=finished))
+    other = replace(run, choice=replace(run.choice, own=(("dropout", "0.5"),)))
+    for change, done in ((Change.NOTHING, [False, False]), (Change.SETTINGS, [True, False])):
+        lines = _experiment_training.listed(other, arguments, change).splitlines()
+        assert [line.startswith("# finished: ") for line in lines] == done
+    lines = _experiment_training.listed(run, arguments, Change.SETTINGS).splitlines()
+    assert all(line.startswith("# finished: ") for line in lines)
+
+
 def test_trainings_go_on_when_nobody_reads_what_is_said(tmp_path: Path) -> None:
     program = (
         "from sut_fairseq.cli._experiment_training import clock\n"
