@@ -210,8 +210,8 @@ def training(**changes: Any) -> Training:
     return Training(**{**settings, **changes})
 
 
-def machines(gpus: int, number: int = 1) -> Machines:
-    return Machines(gpus, number, memory=80e9, link=4e9, network=1e9)
+def machines(gpus: int, number: int = 1, **changes: float) -> Machines:
+    return Machines(gpus, number, **{"memory": 80e9, "link": 4e9, "network": 1e9, **changes})
 
 
 @pytest.mark.usefixtures("without_memory")

@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 
 from sut_fairseq.analysis.plan import memory
 from sut_fairseq.analysis.plan.memory import Batch, Memory, memory_of
-from sut_fairseq.analysis.plan.run import Machines, Training, plan
-from sut_fairseq.analysis.plan.speed import Point, Speed, fit
-
-VOCAB = 200
-SPEED = Speed(0.01, 1e12, "made up")
-
-
-def training(**changes: Any) -> Training:
-    settings: dict[str, Any] = dict(
-        arch="sut_tiny",
-        vocab_size=VOCAB,
-        flags=(),
-        tokens=1e6,
-        max_tokens=100,
-        src_len=9,
-        tgt_len=7,
-        update_freq=2,
-        dtype=torch.float32,
-    )
-    return Training(**{**settings, **changes})
-
-
-def machines(gpus: int, number: int, **changes: float) -> Machines:
-    return Machines(gpus, number, **{"memory": 80e9, "link": 4e9, "network": 1e9, **changes})
+from sut_fairseq.analysis.plan.run import plan
+from sut_fairseq.analysis.plan.speed import Point, fit
+from tests.unit.test_plan import SPEED, VOCAB, machines, training
 
 
 def test_the_longer_sentence_decides_how_many_fit() -> None:
