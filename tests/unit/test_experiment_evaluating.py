@@ -228,3 +228,76 @@ def test_translations_of_other_data_are_beside_those_of_the_runs_own(
     assert experiment.main(["evaluate", str(path), "--data", other.folder]) == 0
     ((out, options),) = translations
     assert out == path / "checkpoints" / f"evaluation-{options.name()}-news"
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        (Asked(by="depth"), "test-by-depth"),
+        (Asked(thresholds=list(evaluating.THRESHOLDS)), "test-thresholds"),
+        (Asked(thresholds=[0.5, 0.12345678]), "test-thresholds-0.5-0.12345678"),
+        (Asked(subset="valid", alpha_threshold=0.8, search=True), "valid-0.8-search"),
+        (Asked(steps=8, max_sentences=9, data="x/other"), "test-8-steps-first-9-other"),
+    ],
+)
+def test_names_of_evaluations(asked: Asked, name: str) -> None:
+    """Each has files of its own, so none replaces another."""
+    assert asked.name() == name
+
+
+@pytest.mark.parametrize(
+    ("experiment", "asked", "options"),
+    [
+        ("ctl", Asked(by="depth"), "--by depth --bins all --published all=100"),
+        ("ctl", Asked(alpha_threshold=0.12345678), "--thresholds 0.12345678 --published all=100"),
+        ("ctl", Asked(thresholds=[0.5], search=True), "--thresholds 0.5 --modes reference search"),
+        ("ctl", Asked(steps=9), "--model-overrides {'encoder_layers': 9}"),
+        ("ctl", Asked(max_sentences=9), "--max-sentences 9"),
+        (
+            "multi30k",
+            Asked(thresholds=[0.5], search=True),
+            "--thresholds 0.5 --modes search --bleu",
+        ),
+    ],
+)
+def test_options_of_an_evaluation(
+    experiment: str, asked: Asked, options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paper's number is given unless other steps, fewer sentences or a sweep are asked for."""
+    monkeypatch.setattr(provenance, "describe_data", lambda _: FORWARD)
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "checkpoint_best.pt").touch()
+    line = evaluating.command(path, records.read_record(path), reading.read(experiment), asked)
+    after_data = line.index("--data") + 2
+    assert " ".join(line[after_data : line.index("--csv")]) == options
+    assert line[line.index("--csv") :] == [
+        *("--csv", str(path / f"{asked.name()}.csv")),
+        *("--plot", str(path / f"{asked.name()}.png")),
+    ]
+
+
+@pytest.mark.parametrize("modes", [["reference"], ["reference", "search"]])
+def test_values_of_a_sweep(modes: list[str], tmp_path: Path) -> None:
+    """Those of the whole set; the mode is named if there are several."""
+    (found,) = read_evaluations(
+        path := run(tmp_path, "ndr", 1, {"all": 90.0}), records.read_record(path)
+    )
+    rows = [
+        dict(mode=mode, alpha_threshold=threshold, group=group, percent=percent)
+        for mode in modes
+        for threshold, group, percent in (("0.5", "7", "1"), ("0.5", "all", "2"))
+    ]
+    sweep = replace(found, asked=Asked(thresholds=[0.5]), rows=rows)
+    keys = ["0.5"] if len(modes) == 1 else ["reference 0.5", "search 0.5"]
+    assert sweep.values() == dict.fromkeys(keys, 2.0)
+
+
+def test_an_evaluation_at_the_end_of_training_counts(tmp_path: Path) -> None:
+    """Times have seconds; one that began in the second in which training ended is of its end."""
+    path = run(tmp_path, "ndr", 1, {"all": 90.0})
+    record = records.read_record(path)
+    ends = {EVALUATED: 1, EVALUATED.replace("10:01:00", "10:01:01"): 0}
+    for end, number in ends.items():
+        ended = replace(record, sessions=[replace(record.sessions[0], ended=end)])
+        assert len(read_evaluations(path, ended)) == number
