@@ -286,7 +286,7 @@ def test_values_of_a_sweep(modes: list[str], tmp_path: Path) -> None:
     rows = [
         dict(mode=mode, alpha_threshold=threshold, group=group, percent=percent)
         for mode in modes
-        for threshold, group, percent in (("0.5", "7", "1"), ("0.5", "all", "2"))
+        for threshold, group, percent in (("0.5", "all", "2"), ("0.5", "7", "1"))
     ]
     sweep = replace(found, asked=Asked(thresholds=[0.5]), rows=rows)
     keys = ["0.5"] if len(modes) == 1 else ["reference 0.5", "search 0.5"]
