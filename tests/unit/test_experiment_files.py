@@ -132,6 +132,28 @@ def test_a_size_like_another(tmp_path: Path) -> None:
         options_of(path, "b", "two")
 
 
+def test_what_a_file_leaves_out_of_a_size(tmp_path: Path) -> None:
+    """The file that it extends gives it; what it has itself is its own, an empty list too."""
+    base = {
+        "about": "base",
+        "models": ["a"],
+        "stages": [{"name": "first", "settings": {"max-update": 3}}],
+    }
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump({"sizes": {"one": base}}))
+    path = write(tmp_path, extends="base")
+    size = reading.read(str(path)).sizes["one"]
+    assert (size.about, size.models) == ("base", ["a"])
+    assert [stage.name for stage in size.stages or ()] == ["first"]
+    own = {"one": {"about": "own", "models": ["b"], "stages": []}}
+    size = reading.read(str(write(tmp_path, extends="base", sizes=own))).sizes["one"]
+    assert (size.about, size.models, size.stages) == ("own", ["b"], [])
+
+
+def test_a_file_beside_it_comes_before_ours(tmp_path: Path) -> None:
+    (tmp_path / "_common.yaml").write_text("settings: {patience: 7}\n")
+    assert options_of(write(tmp_path, extends="_common")) == {"patience": 7}
+
+
 def test_a_size_tells_its_lengths(tmp_path: Path) -> None:
     """Those of the file, or of a run's trainings; a size limited by epochs has none to tell."""
     stage = {"name": "short", "settings": {"max-update": "= updates // 2"}}
@@ -317,6 +339,7 @@ def test_a_length_that_nobody_gave(tmp_path: Path) -> None:
                 ("best", "0", "at least 1"),
                 ("beam", "-2", "at least 1"),
                 ("lenpen", "10.5", "between -10 and 10"),
+                ("lenpen", "-10.5", "between -10 and 10"),
             )
         ),
         (
