@@ -57,6 +57,18 @@ def test_rows_that_were_edited(row: dict[str, str | None], damage: str, tmp_path
         results.table(results.collect([path]), [], True)
 
 
+def test_batches_are_counted_as_they_are_limited(tmp_path: Path) -> None:
+    """In tokens, where both limits are given: there the number of sentences seldom matters."""
+    record = records.read_record(run(tmp_path, "ndr", 1, {"all": 95}))
+    for limits, amount in (
+        ({"max-tokens": 100, "batch-size": 7}, 500),
+        ({"batch-size": 7}, 35),
+        ({}, 5),
+    ):
+        own = replace(record, trainings={"": {"max-update": 5, **limits}})
+        assert own.amount == amount
+
+
 def test_lengths_in_their_order(tmp_path: Path) -> None:
     """Those that were planned first come first."""
     record = records.read_record(run(tmp_path, "ndr", 1, {"all": 95}))

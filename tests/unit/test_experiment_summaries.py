@@ -142,6 +142,18 @@ def test_unfinished_trainings_are_left_out(
     assert said.out == report.markdown(alone) and not (tmp_path / "figures").exists()
 
 
+@pytest.mark.parametrize("changes", [{"without": "halting"}, {"size": "small"}, {"model": "mix"}])
+def test_runs_that_a_summary_does_not_show(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = looked_up(tmp_path, "transformer_xl", "noisy", 1, 0.0)
+    (shown,) = {
+        line.model for table in summaries.tables(results.collect([path])) for line in table.lines
+    }
+    assert shown == "transformer_xl"
+    records.write_record(path, replace(records.read_record(path), **changes))
+    tables = summaries.tables(results.collect([path]))
+    assert "transformer_xl" not in {line.model for table in tables for line in table.lines}
+
+
 def test_a_column_for_each_split(tmp_path: Path) -> None:
     """With the paper's number for the whole of it, of runs in the size that the summary names."""
     for split, seeds in (("cutoff_26", (1, 2)), ("cutoff_24", (1,))):

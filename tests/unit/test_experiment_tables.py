@@ -131,3 +131,25 @@ def test_seeds_that_were_evaluated_in_other_ways_are_not_put_together(tmp_path: 
         there = replace(FORWARD, folder=f"{path}/extra", digest=digest)
         evaluate(path, there, {"all": 50.0}, Asked(by="depth", data=there.folder))
     assert all(len(one.each) == 1 for one in group.evaluations())
+
+
+def test_the_usual_evaluation_comes_first(tmp_path: Path) -> None:
+    """Then others of the model as it was trained: by other groups, of other sets; then the rest."""
+    path = run(tmp_path, "ndr", 1, {"all": 95.0})
+    expected = [
+        Asked(by="depth"),
+        Asked(by="depth", search=True),
+        Asked(by="source_length"),
+        Asked(by="depth", subset="valid"),
+        Asked(by="depth", steps=9),
+    ]
+    for asked in expected[1:]:
+        evaluate(path, FORWARD, {"all": 95.0}, asked)
+    (group,) = results.collect([path])
+    assert [one.asked for one in group.evaluations()] == expected
+
+
+def test_seeds_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    runs = [run(tmp_path, "ndr", seed, {"all": 95.0}) for seed in (10, 9, 100)]
+    (group,) = results.collect(runs)
+    assert [record.seed for record in group.runs.values()] == [9, 10, 100]
