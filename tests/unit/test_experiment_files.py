@@ -246,6 +246,19 @@ def test_ours_can_be_tried_with_one_update(name: str) -> None:
                 assert compose(experiment, choice, stage)["max-update"].value in (1, 2)
 
 
+@pytest.mark.parametrize("name", reading.known())
+def test_each_model_has_the_size_that_ours_tell(name: str) -> None:
+    """No model of `states of 128 and 12 steps` is left at the values of another size."""
+    experiment = reading.read(name)
+    for size, about in experiment.sizes.items():
+        for phrase, option in (("states of {}", "embed-dim"), ("{} steps", "layers")):
+            told = re.search(phrase.format(r"(\d+)"), about.about)
+            for model in (about.models or experiment.models) if told else ():
+                settings = compose(experiment, Choice(model, size))
+                given = settings.get(f"encoder-{option}")
+                assert given is None or given.value == int(told[1]), (size, model, option)
+
+
 @pytest.mark.parametrize(
     ("formula", "sentence"),
     [
