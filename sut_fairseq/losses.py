@@ -1,7 +1,8 @@
 """Auxiliary losses: pure functions of sums, each a scalar to *minimise*.
 
 They are means, so that their size does not depend on the batch size. The decorator alone turns a
-function into an option of the criterions (`--NAME-weight`) and a logged value (`NAME_loss`).
+function into an option of the criterions (`--NAME-weight`) and a logged value (`NAME_loss`), also
+in a plugin.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from sut_fairseq.errors import InputError
 from sut_fairseq.statistics import HaltingStatistics, RoutingStatistics
 
 Output = Literal["routing", "halting"]
-Function = TypeVar("Function", bound=Callable[..., Tensor])
+Function = TypeVar("Function", bound=Callable[..., Tensor | None])
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class AuxiliaryLoss:
     Attributes:
         name: names its weight (`--NAME-weight`) and its value in the log (`NAME_loss`).
         reads: which of a model's extra outputs it is computed from, separately for each module.
-        function: maps these statistics to a scalar.
+        function: maps these statistics to a scalar; to None if it does not apply to them, because
+            it reads a sum that only some kind's statistics have.
         help: description of the term in the help of its weight option.
         always: whether it is added even at weight 0. Together, such terms give every parameter
             of routers and halting units a gradient in every training step, which data-parallel
@@ -35,7 +38,7 @@ class AuxiliaryLoss:
 
     name: str
     reads: Output
-    function: Callable[[Any], Tensor]
+    function: Callable[[Any], Tensor | None]
     help: str
     always: bool = False
 
@@ -43,17 +46,37 @@ class AuxiliaryLoss:
 # In the order in which they are logged.
 AUXILIARY_LOSSES: list[AuxiliaryLoss] = []
 
+# Told of each further loss: a plugin's come after the criterions and their options.
+LISTENERS: list[Callable[[AuxiliaryLoss], None]] = []
+
 
 def auxiliary(
     name: str, reads: Output, help: str, *, always: bool = False
 ) -> Callable[[Function], Function]:
-    """Register a function of statistics as an auxiliary loss, see `AuxiliaryLoss`."""
+    """Register a function of statistics as an auxiliary loss, see `AuxiliaryLoss`.
+
+    Raises:
+        InputError: if there is a loss of this name, from elsewhere.
+    """
 
     def enter(function: Function) -> Function:
-        AUXILIARY_LOSSES.append(AuxiliaryLoss(name, reads, function, help, always))
+        loss = AuxiliaryLoss(name, reads, function, help, always)
+        names = [known.name for known in AUXILIARY_LOSSES]
+        if name not in names:
+            AUXILIARY_LOSSES.append(loss)
+        elif _origin(AUXILIARY_LOSSES[names.index(name)]) == _origin(loss):
+            AUXILIARY_LOSSES[names.index(name)] = loss  # fairseq may import a plugin twice
+        else:
+            raise InputError(f"there is an auxiliary loss `{name}` already: choose another name.")
+        for tell in LISTENERS:
+            tell(loss)
         return function
 
     return enter
+
+
+def _origin(loss: AuxiliaryLoss) -> tuple[str, str]:
+    return loss.function.__module__, loss.function.__qualname__
 
 
 def _mean(total: Tensor, weight: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ ALLOWED = {
     "metrics": {"statistics"},
     "modules": {"statistics"},
     "_requirements": set(),
+    "_added_options": set(),
     "_excepthook": set(),
     "_allocator": set(),
     "_machine": set(),
@@ -32,11 +33,11 @@ ALLOWED = {
     "_process": {"checkpoints", "_excepthook", "_workers"},
     "models": {
         *("modules", "statistics", "checkpoints"),
-        *("_excepthook", "_process", "_training_options", "_workers"),
+        *("_added_options", "_excepthook", "_process", "_training_options", "_workers"),
     },
     "criterions": {
         *("losses", "metrics", "statistics"),
-        *("_allocator", "_process", "_tensorboard", "_workers"),
+        *("_added_options", "_allocator", "_process", "_tensorboard", "_workers"),
     },
     "tasks": {"metrics", "modules", "statistics", "_process"},
     "experiments": {"checkpoints", "_machine"},
@@ -70,7 +71,7 @@ DATA_ROOMS = (
     *("text", "folders", "kit", "sets", "also", "main", "doctor", "commands", "__main__"),
 )
 MAY_USE_FAIRSEQ = {
-    *("_workers", "models", "criterions", "tasks", "metrics", "checkpoints"),
+    *("_added_options", "_workers", "models", "criterions", "tasks", "metrics", "checkpoints"),
     *("analysis", "inference", "cli"),
 }
 

@@ -9,17 +9,18 @@ from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Self
 
 import torch
-from fairseq.criterions import register_criterion
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, register_criterion
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
 )
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.logging import metrics as fairseq_metrics
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from sut_fairseq import metrics
+from sut_fairseq._added_options import add_options
 from sut_fairseq._allocator import keep_freed_memory
 from sut_fairseq._process import check_target_padding, prepare_process
 from sut_fairseq._tensorboard import warn_of_tensorboard_once
@@ -28,7 +29,7 @@ from sut_fairseq.criterions.cuda_graphs import Record
 from sut_fairseq.criterions.over_workers import counted, several_workers, sum_over_workers
 from sut_fairseq.criterions.recording import RecordedSteps
 from sut_fairseq.errors import check
-from sut_fairseq.losses import AUXILIARY_LOSSES
+from sut_fairseq.losses import AUXILIARY_LOSSES, LISTENERS, AuxiliaryLoss
 
 logger = logging.getLogger(__name__)
 
@@ -62,19 +63,18 @@ class _Options(LabelSmoothedCrossEntropyCriterionConfig):
     )
 
 
+def _weight(loss: AuxiliaryLoss) -> tuple[str, type, Any]:
+    """Name, type and description of the option for a loss's weight."""
+    about = {"help": f"weight of the {loss.help}"}
+    return f"{loss.name}_weight", float, field(default=0.0, metadata=about)
+
+
 def options_with_weights() -> Any:
     """Make the class of all options: those above and one weight for each auxiliary loss.
 
     A weight of 0, the default, leaves a loss out of the objective, but not out of the log.
     """
-    weights = [
-        (
-            f"{loss.name}_weight",
-            float,
-            field(default=0.0, metadata={"help": f"weight of the {loss.help}"}),
-        )
-        for loss in AUXILIARY_LOSSES
-    ]
+    weights = [_weight(loss) for loss in AUXILIARY_LOSSES]
     options = make_dataclass("CrossEntropyWithAuxiliaryConfig", weights, bases=(_Options,))
     options.__module__ = __name__
     options.__doc__ = "Weights of the auxiliary losses."
@@ -83,7 +83,15 @@ def options_with_weights() -> Any:
 
 CrossEntropyWithAuxiliaryConfig = options_with_weights()
 
-_ALWAYS = {loss.name for loss in AUXILIARY_LOSSES if loss.always}
+
+def _add_weight(loss: AuxiliaryLoss) -> None:
+    """Give the criterions the weight of a plugin's loss."""
+    new = make_dataclass("Weight", [_weight(loss)], bases=(FairseqDataclass,))
+    owner = CrossEntropyWithAuxiliaryConfig
+    add_options("criterion", CRITERION_DATACLASS_REGISTRY, owner, new)
+
+
+LISTENERS.append(_add_weight)
 
 
 @register_criterion("cross_entropy_with_auxiliary", dataclass=CrossEntropyWithAuxiliaryConfig)
@@ -242,16 +250,17 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             extra, scale = sum_over_workers(extra, sample_size, ignored=ignored)
         log["loss"] = loss.detach()
         terms = self.auxiliary_terms(extra)
-        self._warn_of_missing(terms)
+        self._warn_of_missing(terms, extra)
+        always = {one.name for one in AUXILIARY_LOSSES if one.always}
         for name, term in terms.items():
-            if self.weights[name] or name in _ALWAYS:
+            if self.weights[name] or name in always:
                 loss = loss + scale * self.weights[name] * term
             # Summed over workers, the logged parts give the total, however it was computed.
             log[f"{name}_loss"] = sample_size * term.detach()
             log["loss"] = log["loss"] + self.weights[name] * log[f"{name}_loss"]
         return counted(sample, loss, sample_size, log)
 
-    def _warn_of_missing(self, terms: Mapping[str, Tensor]) -> None:
+    def _warn_of_missing(self, terms: Mapping[str, Tensor], extra: Mapping[str, Any]) -> None:
         """Warn once of weights without effect, because the model lacks what they apply to."""
         if self._warned:
             return
@@ -260,6 +269,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
             weight = self.weights[loss.name]
             if weight and loss.name not in terms:
                 lacks = {"routing": "routers", "halting": "halting"}[loss.reads]
+                lacks += " that it reads" if extra.get(loss.reads) else ""
                 flag = f"--{loss.name.replace('_', '-')}-weight {weight}"
                 logger.warning("%s has no effect: this model has no %s", flag, lacks)
 
@@ -268,7 +278,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         """Each auxiliary loss that the model reports statistics for, unweighted, scalar."""
         terms = {}
         for loss in AUXILIARY_LOSSES:
-            parts = [loss.function(sums) for sums in extra.get(loss.reads, {}).values()]
+            found = [loss.function(sums) for sums in extra.get(loss.reads, {}).values()]
+            parts = [one for one in found if one is not None]
             if parts:
                 terms[loss.name] = torch.stack(parts).sum()
         return terms

@@ -125,13 +125,7 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
     if not given:
         return
     ours = [*options]
-    parts = (registry["dataclass_registry"].values() for registry in REGISTRIES.values())
-    of_command = [
-        *vars(FairseqConfig()).values(),
-        *TASK_DATACLASS_REGISTRY.values(),
-        *chain(*parts),
-    ]
-    others = _options_of(of_command)
+    others = options_of_command()
     # The Transformer is registered without its options.
     of_models = _options_of([*MODEL_DATACLASS_REGISTRY.values(), TransformerConfig])
     several = _loads_several_models()
@@ -149,6 +143,14 @@ def _refuse_misspelt(options: Iterable[str]) -> None:
             logger.warning(
                 "--model-overrides: no option `%s` is known; it may have no effect", name
             )
+
+
+def options_of_command() -> set[str]:
+    """Names of the options that a command of fairseq may have besides those of a model."""
+    parts = (registry["dataclass_registry"].values() for registry in REGISTRIES.values())
+    return _options_of(
+        [*vars(FairseqConfig()).values(), *TASK_DATACLASS_REGISTRY.values(), *chain(*parts)]
+    )
 
 
 def _overrides() -> list[str]:

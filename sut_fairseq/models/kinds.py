@@ -16,11 +16,14 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 
+from sut_fairseq._added_options import add_options
 from sut_fairseq.errors import InputError, check_choice
 from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Axis, Kind
+from sut_fairseq.models._given import options_of_command
 
 AXES: dict[str, Axis[Any]] = {
     "attender": _attenders.ATTENDERS,
@@ -35,7 +38,13 @@ AXES: dict[str, Axis[Any]] = {
 }
 
 
-def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) -> None:
+def register_kind(
+    axis: str,
+    name: str,
+    help: str,
+    build: Callable[..., Any],
+    options: type[FairseqDataclass] | None = None,
+) -> None:
     """Add a kind to an axis, for all models that have its option.
 
     Every builder is called with the options of the model (`config.dropout`, ...) and, but for
@@ -61,9 +70,13 @@ def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) ->
         name: the value of the option.
         help: what it does, for the help of the option.
         build: the builder.
+        options: a dataclass of options that the kind adds to the models, each with a default and a
+            help, as fairseq's: `speed: float = field(default=0.1, metadata={"help": "how fast"})`
+            becomes `--speed`, and `config.speed` in the builder. Kinds may share it.
 
     Raises:
-        InputError: if there is no such axis, or it has a kind of this name from elsewhere.
+        InputError: if there is no such axis, it has a kind of this name from elsewhere, or there is
+            an option of one of these names.
     """
     check_choice("axis", axis, AXES)
     kinds = AXES[axis]
@@ -74,13 +87,23 @@ def register_kind(axis: str, name: str, help: str, build: Callable[..., Any]) ->
         )
     before = kinds.help
     kinds.kinds[name] = Kind(help, build)
-    # The options' helps were made when this package was imported.
-    for options in MODEL_DATACLASS_REGISTRY.values():
-        for field in fields(options):
-            text = field.metadata.get("help", "")
-            if before in text:
-                new = {**field.metadata, "help": text.replace(before, kinds.help)}
-                field.metadata = new  # type: ignore[assignment]
+    choosing = {
+        (_group(config, field.name), field)
+        for config in MODEL_DATACLASS_REGISTRY.values()
+        for field in fields(config)
+        if before in field.metadata.get("help", "")
+    }
+    for _, field in choosing:  # their helps were made when this package was imported
+        text = field.metadata["help"].replace(before, kinds.help)
+        field.metadata = {**field.metadata, "help": text}  # type: ignore[assignment]
+    if options is not None:
+        for group in {group for group, _ in choosing}:
+            add_options("model", MODEL_DATACLASS_REGISTRY, group, options, options_of_command())
+
+
+def _group(config: type, option: str) -> type:
+    """The class among the bases of a configuration that defines an option."""
+    return next(part for part in config.__mro__ if option in vars(part).get("__annotations__", ()))
 
 
 def _origin(build: Callable[..., Any]) -> tuple[str, str]:

@@ -442,6 +442,7 @@ def test_the_default_kind_follows_from_the_number_of_experts() -> None:
 
 def test_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weight, default and log follow from the one line that enters it."""
+    monkeypatch.setattr(losses, "LISTENERS", [])  # the real options stay as they are
     monkeypatch.setattr(losses, "AUXILIARY_LOSSES", own := list(losses.AUXILIARY_LOSSES))
     monkeypatch.setattr(auxiliary_criterion, "AUXILIARY_LOSSES", own)
 
