@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from functools import wraps
+from inspect import unwrap
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
@@ -24,6 +26,14 @@ from sut_fairseq.errors import InputError, check_choice
 from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Axis, Kind
 from sut_fairseq.models._given import options_of_command
+from sut_fairseq.modules.attention.distributions.gaze import MovingGaze
+from sut_fairseq.modules.attention.distributions.interface import Distribution
+from sut_fairseq.modules.attention.interface import Attention
+from sut_fairseq.modules.attention.positions.interface import Scores
+from sut_fairseq.modules.block import Block
+from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.halting.interface import Halting
+from sut_fairseq.modules.recurrent.attenders.interface import Attender, ContentAttender
 
 AXES: dict[str, Axis[Any]] = {
     "attender": _attenders.ATTENDERS,
@@ -35,6 +45,18 @@ AXES: dict[str, Axis[Any]] = {
     "feed-forward": _kinds.FEED_FORWARD,
     "halting": _kinds.HALTING,
     "mix-content": _attenders.CONTENT_ATTENDERS,
+}
+# What the builders of an axis return.
+_BASES: dict[str, tuple[type, ...]] = {
+    "attender": (Attender,),
+    "attention": (Attention,),
+    "attention-distribution": (Distribution,),
+    "attention-positions": (Scores,),
+    "block": (Block,),
+    "cross-attention": (Distribution, MovingGaze),
+    "feed-forward": (FeedForward,),
+    "halting": (Halting,),
+    "mix-content": (ContentAttender,),
 }
 
 
@@ -76,7 +98,8 @@ def register_kind(
 
     Raises:
         InputError: if there is no such axis, it has a kind of this name from elsewhere, or there is
-            an option of one of these names.
+            an option of one of these names; when a model is built, if the builder returns
+            something else.
     """
     check_choice("axis", axis, AXES)
     kinds = AXES[axis]
@@ -86,7 +109,7 @@ def register_kind(
             f"the axis {axis} has a kind `{name}` already ({known.help}): choose another name."
         )
     before = kinds.help
-    kinds.kinds[name] = Kind(help, build)
+    kinds.kinds[name] = Kind(help, _checked(axis, name, build))
     choosing = {
         (_group(config, field.name), field)
         for config in MODEL_DATACLASS_REGISTRY.values()
@@ -106,7 +129,28 @@ def _group(config: type, option: str) -> type:
     return next(part for part in config.__mro__ if option in vars(part).get("__annotations__", ()))
 
 
+def _checked(axis: str, name: str, build: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder, which refuses to return anything but a module of its axis.
+
+    A forgotten `return` would leave the part out, and another class would fail in some batch.
+    """
+
+    @wraps(build)
+    def checked(*arguments: Any) -> Any:
+        module = build(*arguments)
+        if not isinstance(module, _BASES[axis]):
+            base, got = _BASES[axis][0].__name__, " ".join(repr(module).split())
+            raise InputError(
+                f"the builder of the {axis} kind `{name}` must return a `{base}`, but returns "
+                f"{got:.80}."
+            )
+        return module
+
+    return checked
+
+
 def _origin(build: Callable[..., Any]) -> tuple[str, str]:
     """Where a builder comes from: a plugin may be imported twice, under the same name."""
+    build = unwrap(build)
     made = getattr(build, "func", build)  # of a functools.partial
     return made.__module__, made.__qualname__

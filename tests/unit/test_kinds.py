@@ -31,6 +31,7 @@ from sut_fairseq.models.retrieval_network import (
 from sut_fairseq.modules.attention.core import AttentionCore
 from sut_fairseq.modules.attention.distributions.interface import Distribution
 from sut_fairseq.modules.attention.distributions.others import OthersSoftmax
+from sut_fairseq.modules.attention.distributions.softmax import Softmax
 from sut_fairseq.modules.attention.interface import Attention, Memory
 from sut_fairseq.modules.attention.positions.interface import Pairing, Scores, scaled_products
 from sut_fairseq.modules.attention.retrieve import Retrieve
@@ -336,6 +337,21 @@ def test_a_partial_builder_may_be_registered_twice(monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         register_kind("halting", "two-steps", "after two steps", partial(build, 2))
     assert "two-steps" in _kinds.HALTING.kinds
+
+
+@pytest.mark.usefixtures("same_help_after")
+@pytest.mark.parametrize(
+    ("build", "shown"),
+    [(lambda config, side: None, "None"), (lambda config, side: Softmax(), "Softmax()")],
+)
+def test_a_builder_that_returns_something_else(
+    build: Callable[..., Any], shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_kinds.POSITIONS, "kinds", dict(_kinds.POSITIONS.kinds))
+    register_kind("attention-positions", "own", "somewhere", build)
+    sentence = "the builder of the attention-positions kind `own` must return a `Scores`, but retur"
+    with pytest.raises(InputError, match=f"^{sentence}ns {re.escape(shown)}.$"):
+        small_model(attention_positions="own")
 
 
 def test_a_mixture_may_look_elsewhere_with_any_distribution(
