@@ -28,7 +28,8 @@ class RouterCalls(NamedTuple):
 
     Attributes:
         scores: its scores before the softmax, `(num_tokens, num_experts)`, float32 or better.
-        expert_indices: chosen experts, `(num_tokens, top_k)`.
+        expert_indices: chosen experts, `(num_tokens, top_k)`; `num_experts` in place of an expert
+            where a token has fewer of them than others, as when experts choose their tokens.
         expert_weights: their renormalised weights, `(num_tokens, top_k)`, float32 or better.
         call_weights: weight of each token, `(num_tokens,)`, e.g. its probability of not having
             halted; 0 removes the token; None means 1 for all.
@@ -118,14 +119,14 @@ def route_statistics(calls: Sequence[RouterCalls]) -> RoutingStatistics:
     weighted = weights * log_probabilities.exp()
     log_partition = scores[:, 0] - log_probabilities[0]  # what log_softmax has subtracted
     chosen = weights.unsqueeze(-1).expand_as(expert_weights)
-    per_expert = scores.new_zeros(scores.shape[1])
+    per_expert = scores.new_zeros(scores.shape[1] + 1)  # the last one is none
     # Products and sums, not `@`: autocast would run a matrix product in half precision.
     return RoutingStatistics(
         weight=weights.sum(),
         probability=weighted.sum(dim=1),
         negative_entropy=(weighted * log_probabilities).sum(),
-        gate=per_expert.index_add(0, indices, (chosen * expert_weights).reshape(-1)),
-        assignments=per_expert.index_add(0, indices, chosen.reshape(-1)),
+        gate=per_expert.index_add(0, indices, (chosen * expert_weights).reshape(-1))[:-1],
+        assignments=per_expert.index_add(0, indices, chosen.reshape(-1))[:-1],
         squared_log_partition=(weights * log_partition.square()).sum(),
     )
 

@@ -73,10 +73,14 @@ class Use:
         self.seen += tokens.bincount(minlength=len(self.seen))
 
     def add(self, tokens: Tensor, indices: Tensor, weights: Tensor) -> None:
-        """Add a step: tokens `(num_tokens,)`, their experts and weights `(num_tokens, top_k)`."""
-        rows = tokens.unsqueeze(1).expand_as(indices)
-        self.weight.index_put_((rows, indices), weights.double(), accumulate=True)
-        self.load += indices.flatten().bincount(minlength=len(self.load))
+        """Add a step: tokens `(num_tokens,)`, their experts and weights `(num_tokens, top_k)`.
+
+        An index may be `num_experts`, see `RouterCalls`.
+        """
+        chosen = indices < len(self.load)
+        rows, indices = tokens.unsqueeze(1).expand_as(indices)[chosen], indices[chosen]
+        self.weight.index_put_((rows, indices), weights[chosen].double(), accumulate=True)
+        self.load += indices.bincount(minlength=len(self.load))
 
     def often(self) -> Tensor:
         """The words that were seen at least three times, the most frequent first."""
@@ -193,6 +197,8 @@ class _Watch(Observer):
 
     def saw(self, name: str, values: Tensor) -> None:
         layer, _, what = name.rpartition(".")
+        if layer not in self._uses:
+            return  # it chooses without a `Router`
         if what == "expert_indices":
             self._indices[layer] = values
         elif what == "expert_weights":

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from sut_fairseq.analysis import expert_plots
-from sut_fairseq.analysis.expert_use import Use
+from sut_fairseq.analysis.expert_use import Use, _Watch
 from sut_fairseq.errors import InputError
+from sut_fairseq.modules.tokens import ActiveTokens
 
 WORDS = ["a", "b", "rare"]
 
@@ -46,6 +47,24 @@ def test_words_of_an_expert(use: Use) -> None:
     assert third == []
     assert [word.text for word in use.words()[1]] == ["b", "a"]  # `rare` was seen once
     assert use.loads() == [0.5, 0.5, 0.0]
+
+
+def test_tokens_with_fewer_experts_than_others() -> None:
+    use = Use(WORDS, 2)
+    use.add(torch.tensor([0, 1]), torch.tensor([[0, 1], [1, 2]]), torch.tensor([[0.5] * 2, [1, 0]]))
+    assert use.weight.tolist() == [[0.5, 0.5], [0, 1], [0, 0]]
+    assert use.load.tolist() == [1, 2]
+
+
+def test_a_layer_that_chooses_without_a_router_is_left_out() -> None:
+    """It is no `Router` of the model, but may show what it chooses all the same."""
+    use, tokens = Use(WORDS, 2), torch.tensor([[0, 1]])
+    watch = _Watch(tokens, {"feed_forward": use})
+    watch.step(0, ActiveTokens.from_mask(tokens >= 0))
+    for layer in ("self_attention", "feed_forward"):
+        watch.saw(f"{layer}.expert_indices", torch.tensor([[0], [1]]))
+        watch.saw(f"{layer}.expert_weights", torch.ones(2, 1))
+    assert use.load.tolist() == [1, 1]
 
 
 def test_frequent_words_come_first() -> None:

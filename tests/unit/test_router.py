@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sut_fairseq import losses
 from sut_fairseq.modules.routing.router import Router
-from sut_fairseq.statistics import route_statistics
+from sut_fairseq.statistics import RouterCalls, route_statistics
 from tests.comparison import normal, randomise
 
 
@@ -40,6 +40,17 @@ def test_keeps_and_renormalises_the_most_probable() -> None:
     assert statistics.assignments.tolist() == [0, 1, 0, 1]
     assert float(statistics.weight) == 1
     assert float(statistics.squared_log_partition.detach()) == pytest.approx(0, abs=1e-12)
+
+
+def test_tokens_with_fewer_experts_than_others() -> None:
+    """As when experts choose their tokens; what stands in the place of an expert is not counted."""
+    scores, none = normal(3, 2), 2
+    indices = torch.tensor([[0, 1], [1, none], [none, none]])
+    weights = torch.tensor([[0.75, 0.25], [1.0, 0.0], [0.0, 0.0]]).double()
+    statistics = route_statistics([RouterCalls(scores, indices, weights, None)])
+    assert statistics.assignments.tolist() == [1, 2]
+    assert statistics.gate.tolist() == [0.75, 1.25]
+    assert statistics.probability.shape == (2,) and float(statistics.weight) == 3
 
 
 @pytest.mark.parametrize("top_k", [1, 2])

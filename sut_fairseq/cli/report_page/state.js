@@ -73,7 +73,8 @@ function attention(stack, layer) {
 function loadOf(stack, layer, experts) {
   const counts = new Array(experts).fill(0);
   for (const step of answer().stacks[stack].experts[layer].indices) {
-    for (const own of step) for (const expert of own ?? []) counts[expert]++;
+    // A token with fewer experts than others has the number after the last one in their place.
+    for (const own of step) for (const expert of own ?? []) if (expert < experts) counts[expert]++;
   }
   const total = counts.reduce((sum, one) => sum + one, 0);
   return counts.map((count) => count / Math.max(1, total));
