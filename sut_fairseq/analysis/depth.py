@@ -57,7 +57,7 @@ def check_uses_threshold(option: str, model: nn.Module) -> None:
     """
     if not units_with_threshold(model):
         raise InputError(
-            f"{option} needs a model that halts by stick-breaking, and this one does not."
+            f"{option} needs a model that halts by a threshold, and this one does not."
         )
 
 

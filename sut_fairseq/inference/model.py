@@ -338,7 +338,7 @@ class Model:
         if self.alpha_threshold is None:
             raise InputError(
                 f"An alpha_threshold ({value}) has no meaning for `{self.files.checkpoint}`: "
-                "nothing in this model halts by stick-breaking, so leave it out."
+                "nothing in this model halts by a threshold, so leave it out."
             )
         number = isinstance(value, Real) and not isinstance(value, bool) and 0 < value <= 1
         check(number, "alpha_threshold", "greater than 0, at most 1", repr(value))

@@ -52,7 +52,8 @@ class Axis(Generic[Build]):
         Raises:
             InputError: naming `option`, if there is no such kind.
         """
-        known = f"one of {', '.join(self)} (or a kind of your own, with its --user-dir)"
+        own = "or a kind of your own, with its --user-dir or, in Python, its import"
+        known = f"one of {', '.join(self)} ({own})"
         check(str(name) in self.kinds, option, known, name)
         return self.kinds[str(name)].build
 

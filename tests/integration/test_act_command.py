@@ -77,7 +77,7 @@ def test_it_has_no_threshold(finished: tuple[Path, Finished], data: Path) -> Non
     common = ("--path", finished[0], "--data", data, "--thresholds", 0.5)
     refused = run("sut-evaluate", *common, ok=False)
     assert refused.last_line.endswith(
-        "--thresholds needs a model that halts by stick-breaking, and this one does not."
+        "--thresholds needs a model that halts by a threshold, and this one does not."
     )
     refused = run("sut-benchmark", "halting", *common, ok=False)
     assert "`--path` must be a model that halts by stick-breaking only" in refused.last_line

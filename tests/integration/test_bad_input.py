@@ -147,8 +147,8 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
     assert_refused(
         finished,
         "`attention_positions` must be one of none, window, buckets, transformer-xl, "
-        "absolute-relative, direction (or a kind of your own, with its --user-dir), but is "
-        "sideways instead.",
+        "absolute-relative, direction (or a kind of your own, with its --user-dir or, in Python, "
+        "its import), but is sideways instead.",
     )
 
 
@@ -186,15 +186,15 @@ def test_unknown_kind(data: Path, tmp_path: Path) -> None:
         (
             {"encoder_halting": "never"},
             "`encoder_halting` must be one of none, stick-breaking, act, act-ut (or a kind of your "
-            "own, with its --user-dir), but is never instead.",
+            "own, with its --user-dir or, in Python, its import), but is never instead.",
         ),
         ({"halting_epsilon": 1}, EPSILON.format("1")),
         slow({"halting_epsilon": "no"}, "`halting_epsilon` must be a number, but is 'no' instead."),
         (
             {"attention_positions": "sideways"},
             "`attention_positions` must be one of none, window, buckets, transformer-xl, "
-            "absolute-relative, direction (or a kind of your own, with its --user-dir), but is "
-            "sideways instead.",
+            "absolute-relative, direction (or a kind of your own, with its --user-dir or, in "
+            "Python, its import), but is sideways instead.",
         ),
     ],
     ids=str,

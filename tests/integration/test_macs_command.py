@@ -174,7 +174,7 @@ def assert_refused(finished: Finished, sentence: str) -> None:
         ("--arch transformer --alpha-threshold 1", "unrecognized arguments: --alpha-threshold 1.0"),
         (
             "--arch sut_tiny --alpha-threshold 0.5 --encoder-halting none --decoder-halting none",
-            "--alpha-threshold needs a model that halts by stick-breaking, and this one does not.",
+            "--alpha-threshold needs a model that halts by a threshold, and this one does not.",
         ),
         (
             "--arch transformer_lm --vocab-size 999 --adaptive-softmax-cutoff 100,300 "

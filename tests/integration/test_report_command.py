@@ -214,7 +214,7 @@ BAD_INPUT = {
     "--html --format svg": "a page writes no pictures: leave --format out",
     "--serve --max-tokens 9 --format png pdf": "a page writes no pictures: leave --format out",
     "--html --thresholds 0 0.5": "`--thresholds` must be greater than 0, at most 1",
-    "--html --thresholds 0.5": "--thresholds needs a model that halts by stick-breaking",
+    "--html --thresholds 0.5": "--thresholds needs a model that halts by a threshold",
     "--html --log nowhere.log": "There is no log `nowhere.log`",
     "--html no/folder.html": "there is no folder",
     "--html /": "--html / is a folder: give the name of a file",

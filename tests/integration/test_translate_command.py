@@ -165,7 +165,7 @@ def test_fairseq_transformer(prepared: Path, tmp_path: Path) -> None:
     for key in ("alpha_threshold", "encoder_depth", "decoder_depth"):
         assert {record[key] for record in records} == {None}, "nothing halts"
     finished = translate(checkpoint, "--alpha-threshold", 0.5, ok=False)
-    assert_refused(finished, "nothing in this model halts by stick-breaking, so leave it out.")
+    assert_refused(finished, "nothing in this model halts by a threshold, so leave it out.")
 
 
 def test_json_says_what_it_cost(

@@ -396,7 +396,8 @@ def test_attenders_of_another_package(
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
-    kinds = "auto, multihead, mixture, compositional (or a kind of your own, with its --user-dir)"
+    kinds = "auto, multihead, mixture, compositional "
+    kinds += "(or a kind of your own, with its --user-dir or, in Python, its import)"
     sentence = f"`attention_kind` must be one of {kinds}, but is star instead."
     with pytest.raises(InputError, match=re.escape(sentence)):
         small_model(attention_kind="star")
