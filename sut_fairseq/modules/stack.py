@@ -108,7 +108,8 @@ class Stack(nn.Module):
             observer: is told what is computed.
 
         Raises:
-            InputError: if `num_steps` is less than 1.
+            InputError: if `num_steps` is less than 1, or activations are checkpointed in a block
+                that updates its buffers.
         """
         if num_steps is None:
             num_steps = self.num_steps
@@ -161,7 +162,12 @@ class Stack(nn.Module):
         """Run one step for the active tokens: their h, their read-out and the routers' calls."""
         inputs = (hidden, course.tokens, course.state, memory, cross_memory, course.run(hidden))
         if self.checkpoint_activations and self.training:
-            return checkpoint(self._compute, *inputs, use_reentrant=False)
+            before = self._versions()
+            result = checkpoint(self._compute, *inputs, use_reentrant=False)
+            # The backward pass would compute with the new values, and update them once more.
+            allowed = "off with a block that updates buffers of its own in training"
+            check(self._versions() == before, "checkpoint_activations", allowed, True)
+            return result
         look: Look | None = None
         if observer is not None:
             observer.step(step, course.tokens)
@@ -180,6 +186,10 @@ class Stack(nn.Module):
     ) -> tuple[Tensor, Tensor, dict[str, RouterCalls]]:
         output = self.block(hidden, tokens, memory, cross_memory, call_weights, look)
         return output.hidden, self.halting.read_out(output.hidden, state), output.routing
+
+    def _versions(self) -> list[int]:
+        """A number for each buffer of the block, which grows whenever it is changed."""
+        return [buffer._version for buffer in self.block.buffers()]
 
     def _tokens(self, padding_mask: Tensor) -> ActiveTokens:
         layout = self.layout
