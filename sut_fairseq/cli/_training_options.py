@@ -29,9 +29,15 @@ def check_options(trainings: Sequence[Training]) -> None:
         InputError: naming the option, and the one that may be meant.
     """
     for training in trainings:
-        words = training.command()[1:]
-        if training.settings.get("user-dir", str(USER_DIR)) == str(USER_DIR):
-            _check(words)
+        if not plugin_of([training]):
+            _check(training.command()[1:])
+
+
+def plugin_of(trainings: Sequence[Training]) -> list[str]:
+    """`--user-dir` and the folder, if trainings have a plugin of their own; else nothing."""
+    ours = str(USER_DIR)
+    folders = {str(training.settings.get("user-dir", ours)) for training in trainings} - {ours}
+    return [word for folder in sorted(folders) for word in ("--user-dir", folder)]
 
 
 def _check(words: list[str]) -> None:

@@ -24,7 +24,7 @@ from sut_fairseq.cli._command import check_apart, run_command
 from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
 from sut_fairseq.cli._experiment_training import check, clock, listed, stoppable, train
-from sut_fairseq.cli._training_options import check_options
+from sut_fairseq.cli._training_options import check_options, plugin_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import (
     commands,
@@ -141,7 +141,8 @@ def _train(arguments: argparse.Namespace) -> None:
         return
     train(runs, arguments, clock(), change=change)
     for run in runs:
-        print(f"evaluate it: {PROGRAM_NAME} evaluate {shlex.quote(str(run.folder))}")
+        line = [PROGRAM_NAME, "evaluate", str(run.folder), *plugin_of(run.trainings(Machine(0)))]
+        print(f"evaluate it: {shlex.join(line)}")
 
 
 def _called(experiment: Experiment) -> str:

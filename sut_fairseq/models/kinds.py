@@ -80,7 +80,8 @@ def register_kind(
             attender, mix-content: `(config)`, an `Attender` or a `ContentAttender`
                 (`modules.recurrent.attenders.interface`), of recurrent models.
             attention: `(config, side, core, source_dim)`, an `Attention`
-                (`modules.attention.interface`).
+                (`modules.attention.interface`); a decoder also asks for its cross-attention, with a
+                `core.causal` that is False.
             attention-distribution, cross-attention: `(config, side)`, a `Distribution`
                 (`modules.attention.distributions.interface`).
             attention-positions: `(config, side)`, `Scores`

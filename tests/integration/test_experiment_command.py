@@ -420,6 +420,17 @@ def test_options_of_a_plugin_are_left_to_it(
     assert "--user-dir mine " in capsys.readouterr().out
 
 
+def test_the_next_command_names_the_plugin_of_a_training(
+    data: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(experiment, "train", lambda *arguments, **more: None)
+    line = ["train", "scan", "--data", str(data), *words("--size small --out run")]
+    for own in ([], ["--user-dir", "mine"]):
+        assert experiment.main([*line, *(["--", *own] if own else [])]) == 0
+        expected = f"evaluate it: {NAME} evaluate {' '.join([str(place / 'run'), *own])}"
+        assert capsys.readouterr().out.splitlines()[-1] == expected
+
+
 def test_dry_run_of_jobs_that_share_gpus(
     data: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
