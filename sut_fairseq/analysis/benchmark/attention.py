@@ -178,25 +178,23 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     torch.manual_seed(conditions.seed)
     for length in sizes.lengths:
         if "mixture" in sizes.kinds:
-            _add_mixture(report, sizes, length, conditions)
+            _add_mixture(report, sizes, length)
         if "geometric" in sizes.kinds:
-            _add_geometric(report, sizes, length, conditions)
+            _add_geometric(report, sizes, length)
         if "compositional" in sizes.kinds:
             shape = compositional.Shape(
                 sizes.embed_dim, sizes.searches, sizes.head_dim, sizes.retrieval_dim
             )
             batch = sizes.tokens // length
-            compositional.add(
-                report, shape, sizes.retrievals, batch=batch, length=length, conditions=conditions
-            )
+            compositional.add(report, shape, sizes.retrievals, batch=batch, length=length)
     return report
 
 
-def _add_mixture(report: Report, sizes: Sizes, length: int, conditions: Conditions) -> None:
+def _add_mixture(report: Report, sizes: Sizes, length: int) -> None:
     """Mixture, dense and torch's own attention, with and without a window."""
-    variants = steps(sizes, length, conditions)
-    peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
-    timings = measure(variants, conditions, description=f"attention, length {length}")
+    variants = steps(sizes, length, report.conditions)
+    peaks = {name: peak_bytes(step, report.conditions) for name, step in variants.items()}
+    timings = measure(variants, report.conditions, description=f"attention, length {length}")
     report.add_times(
         timings,
         macs={name: 3 * sizes.tokens * sizes.macs(name, length) for name in variants},
@@ -204,32 +202,14 @@ def _add_mixture(report: Report, sizes: Sizes, length: int, conditions: Conditio
         peaks=peaks,
         suffix=f"_{length}",
     )
+    fused = "torch's fused attention, both without window"
+    window = "attention with / without window"
     for name, other, own, meaning in (
         ("mixture_to_dense", "dense", "mixture", "throughput of mixture / dense attention"),
-        (
-            "mixture_to_torch",
-            "torch",
-            "mixture_no_window",
-            "throughput of mixture / torch's fused attention, both without window",
-        ),
-        (
-            "dense_to_torch",
-            "torch",
-            "dense_no_window",
-            "throughput of dense / torch's fused attention, both without window",
-        ),
-        (
-            "window_cost",
-            "mixture",
-            "mixture_no_window",
-            "time of mixture attention with / without window",
-        ),
-        (
-            "dense_window_cost",
-            "dense",
-            "dense_no_window",
-            "time of dense attention with / without window",
-        ),
+        ("mixture_to_torch", "torch", "mixture_no_window", f"throughput of mixture / {fused}"),
+        ("dense_to_torch", "torch", "dense_no_window", f"throughput of dense / {fused}"),
+        ("window_cost", "mixture", "mixture_no_window", f"time of mixture {window}"),
+        ("dense_window_cost", "dense", "dense_no_window", f"time of dense {window}"),
     ):
         report.add_ratio(f"{name}_{length}", timings.ratio(other, own), meaning)
     report.add_ratio(
@@ -239,8 +219,9 @@ def _add_mixture(report: Report, sizes: Sizes, length: int, conditions: Conditio
     )
 
 
-def _add_geometric(report: Report, sizes: Sizes, length: int, conditions: Conditions) -> None:
+def _add_geometric(report: Report, sizes: Sizes, length: int) -> None:
     """Geometric and softmax attention of `num_heads` heads, from queries to contexts."""
+    conditions = report.conditions
     variants = geometric.steps(
         batch=sizes.tokens // length,
         length=length,

@@ -109,13 +109,7 @@ def steps(
 
 
 def add(
-    report: Report,
-    shape: Shape,
-    retrievals: Sequence[int],
-    *,
-    batch: int,
-    length: int,
-    conditions: Conditions,
+    report: Report, shape: Shape, retrievals: Sequence[int], *, batch: int, length: int
 ) -> None:
     """Measure all variants at a length; compare them with multi-head attention and the bound.
 
@@ -123,6 +117,7 @@ def add(
     compared with multi-head attention that forms its weights, as compositional attention does for
     R > 1.
     """
+    conditions = report.conditions
     variants = steps(shape, retrievals, batch=batch, length=length, conditions=conditions)
     peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
     timings = measure(variants, conditions, description=f"compositional attention, length {length}")

@@ -57,13 +57,14 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     report = Report("decode", sizes, conditions)
     torch.manual_seed(conditions.seed)
     if sizes.path is None:
-        _untrained(report, sizes, conditions)
+        _untrained(report, sizes)
     else:
-        _trained(report, sizes, conditions)
+        _trained(report, sizes)
     return report
 
 
-def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+def _untrained(report: Report, sizes: Sizes) -> None:
+    conditions = report.conditions
     report.leave_out("path", "data", "gen_subset", "max_sentences", reason=NO_PATH)
     model, task = own_model(sizes.arch, sizes.vocab_size)
     lengths = dict(src_len=sizes.src_len, tgt_len=sizes.tgt_len)
@@ -77,7 +78,7 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
         tgt_len=sizes.tgt_len + 1,
         sentences=sizes.sentences,
     )
-    batches = [_on_device({"net_input": batch}, conditions)]
+    batches = [_on_device({"net_input": batch}, conditions.device)]
     options = dict(
         beam_size=sizes.beam, max_len_b=sizes.tgt_len, min_len=sizes.tgt_len, max_len_a=0
     )
@@ -88,10 +89,11 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
 
     variants = _at_thresholds(report, model, generator(model), batches, sizes)
     variants["transformer"] = _search(generator(transformer), batches, conditions)
-    _measure(report, model, variants, sizes, conditions)
+    _measure(report, model, variants, sizes)
 
 
-def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+def _trained(report: Report, sizes: Sizes) -> None:
+    device = report.conditions.device
     names = ("arch", "src_len", "tgt_len", "vocab_size")
     report.leave_out(*names, reason="--path and --data have sizes of their own")
     model, task = trained.load(str(sizes.path), {"data": sizes.data})
@@ -103,12 +105,9 @@ def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     batches = []
     for start in range(0, len(ordered), sizes.sentences):
         items = [dataset[number] for number in ordered[start : start + sizes.sentences]]
-        batches.append(_on_device(dataset.collater(items), conditions))
-    search = SequenceGenerator(
-        [model.to(conditions.device)], task.target_dictionary, beam_size=sizes.beam
-    )
-    variants = _at_thresholds(report, model, search, batches, sizes)
-    _measure(report, model, variants, sizes, conditions)
+        batches.append(_on_device(dataset.collater(items), device))
+    search = SequenceGenerator([model.to(device)], task.target_dictionary, beam_size=sizes.beam)
+    _measure(report, model, _at_thresholds(report, model, search, batches, sizes), sizes)
 
 
 def _at_thresholds(
@@ -158,11 +157,7 @@ def _search(
 
 
 def _measure(
-    report: Report,
-    model: Any,
-    variants: Mapping[str, Callable[[], int]],
-    sizes: Sizes,
-    conditions: Conditions,
+    report: Report, model: Any, variants: Mapping[str, Callable[[], int]], sizes: Sizes
 ) -> None:
     tokens = {}
     for name, decode in variants.items():
@@ -171,7 +166,7 @@ def _measure(
         entry = report.variant(name)
         for side, sums in statistics.items():
             entry[f"{side}_skipped"] = skipped([sums])
-    timings = measure(variants, conditions, description="decoding")
+    timings = measure(variants, report.conditions, description="decoding")
     report.add_times(timings, tokens=tokens)
     own = _own_name(sizes)
     if "transformer" in variants:
@@ -186,10 +181,10 @@ def _measure(
             report.add_ratio(f"time_at_{threshold:g}", timings.ratio(name, own), meaning)
 
 
-def _on_device(sample: Mapping[str, Any], conditions: Conditions) -> dict[str, Any]:
+def _on_device(sample: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
     """A fairseq batch without the decoder's input, on the device."""
     inputs = {
-        name: tensor.to(conditions.device)
+        name: tensor.to(device)
         for name, tensor in sample["net_input"].items()
         if name != "prev_output_tokens"
     }

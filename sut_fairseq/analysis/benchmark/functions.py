@@ -232,14 +232,15 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     for setting in sizes.settings:
         for function in sizes.functions:
             if setting not in _LENGTHS or function in ATTENTION:
-                _measure(report, function, setting, conditions)
+                _measure(report, function, setting)
     of_all = [name for name in SETTINGS if name not in _LENGTHS]  # the others: attention alone
     needed = f"among {', '.join(of_all)} for {' '.join(sizes.functions)}"
     check(bool(report.variants), "--settings", needed, " ".join(sizes.settings))
     return report
 
 
-def _measure(report: Report, function: str, setting: str, conditions: Conditions) -> None:
+def _measure(report: Report, function: str, setting: str) -> None:
+    conditions = report.conditions
     at, name = SETTINGS[setting], f"{function}_{setting}"
     with conditions.device:
         pair = FUNCTIONS[function](at, lambda *shape: _leaf(shape, conditions.dtype))

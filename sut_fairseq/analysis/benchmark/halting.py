@@ -119,13 +119,14 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     torch.manual_seed(conditions.seed)
     with torch.no_grad():
         if sizes.path is None:
-            _untrained(report, sizes, conditions)
+            _untrained(report, sizes)
         else:
-            _trained(report, sizes, conditions)
+            _trained(report, sizes)
     return report
 
 
-def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+def _untrained(report: Report, sizes: Sizes) -> None:
+    conditions = report.conditions
     report.leave_out("path", "data", "gen_subset", "max_sentences", "thresholds", reason=NO_PATH)
     model, task = own_model(sizes.arch, vocab_size=100)
     stack = model.encoder.stack
@@ -167,7 +168,8 @@ def _untrained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
     _compare(report, timings, "share_0", achieved)
 
 
-def _trained(report: Report, sizes: Sizes, conditions: Conditions) -> None:
+def _trained(report: Report, sizes: Sizes) -> None:
+    conditions = report.conditions
     names = ("arch", "sentences", "length", "shares")
     report.leave_out(*names, reason="--path and --data have sizes of their own")
     check_thresholds("--thresholds", sizes.thresholds)

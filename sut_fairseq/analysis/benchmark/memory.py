@@ -48,7 +48,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     )
     report = Report("memory", sizes, conditions)
     torch.manual_seed(conditions.seed)
-    _measure(report, _training_steps(sizes, conditions), conditions)
+    _measure(report, _training_steps(sizes, conditions))
     first = sizes.steps[0]
     for ending, text in (("", ""), ("_checkpointed", ", activations recomputed in both")):
         for steps in sizes.steps[1:]:
@@ -65,7 +65,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
         )
     layer = attention.Sizes(tokens=sizes.attention_tokens)
     kinds = ("mixture", "dense")
-    _measure(report, attention.steps(layer, sizes.attention_length, conditions, kinds), conditions)
+    _measure(report, attention.steps(layer, sizes.attention_length, conditions, kinds))
     report.add_ratio(
         "memory_mixture_to_dense",
         _peak(report, "mixture") / _peak(report, "dense"),
@@ -94,9 +94,9 @@ def _training_steps(sizes: Sizes, conditions: Conditions) -> dict[str, Step]:
     }
 
 
-def _measure(report: Report, variants: dict[str, Step], conditions: Conditions) -> None:
-    peaks = {name: peak_bytes(step, conditions) for name, step in variants.items()}
-    report.add_times(measure(variants, conditions, description="memory"), peaks=peaks)
+def _measure(report: Report, variants: dict[str, Step]) -> None:
+    peaks = {name: peak_bytes(step, report.conditions) for name, step in variants.items()}
+    report.add_times(measure(variants, report.conditions, description="memory"), peaks=peaks)
 
 
 def _peak(report: Report, variant: str) -> int:

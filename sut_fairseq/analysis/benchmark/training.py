@@ -114,7 +114,7 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
             report.add_ratio(name, timings.ratio(other, sizes.arch), meaning)
     if sizes.scaling:
         del steps
-        _scaling(report, model, task, sizes, conditions)
+        _scaling(report, model, task, sizes)
     return report
 
 
@@ -156,13 +156,10 @@ def _models(
 
 
 def _scaling(
-    report: Report,
-    model: UniversalTransformerModel,
-    task: SimpleNamespace,
-    sizes: Sizes,
-    conditions: Conditions,
+    report: Report, model: UniversalTransformerModel, task: SimpleNamespace, sizes: Sizes
 ) -> None:
     """How the time of one model grows with the number of sentences and with that of steps."""
+    conditions = report.conditions
     criterion = own_criterion(task)
     built = {name: stack.num_steps for name, stack in stacks(model).items()}
     variants, tokens = {}, {}
