@@ -11,7 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from sut_fairseq.analysis.drawing import Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, literal_text, save
 
 _PAPER = "black"
 
@@ -59,7 +59,7 @@ def draw(results: Sequence[Result], color_of: Mapping[str, str], measure: str, p
     paper = Line2D([], [], color=_PAPER, marker="|", markersize=11, linestyle="", label="the paper")
     handles.append(paper)
     figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
-    figure.savefig(path, dpi=120)
+    save(figure, path, dpi=120)
 
 
 def _draw_source(axes: Axes, results: Sequence[Result], color_of: Mapping[str, str]) -> None:

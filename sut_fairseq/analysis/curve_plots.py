@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from sut_fairseq.analysis.drawing import Figure, colors, literal_text, wrapped
+from sut_fairseq.analysis.drawing import Figure, colors, literal_text, save, wrapped
 
 VALID = "valid"
 _COLUMNS = 3  # at most so many panels side by side
@@ -84,7 +84,7 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
             Patch(color="gray", label="lowest to highest seed", alpha=_FAINT, linewidth=0)
         )
     figure.legend(handles=handles, loc="outside right upper", fontsize="small")
-    figure.savefig(path, dpi=120)
+    save(figure, path, dpi=120)
 
 
 def _draw_into(axes: Axes, curve: Curve, color: str) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_fairseq.analysis import trade_off_plots
-from sut_fairseq.analysis.drawing import Figure, literal_text
-from sut_fairseq.tasks.columns import order_of
+from sut_fairseq.analysis.drawing import Figure, literal_text, place_groups, save
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -31,7 +30,7 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
         groups = [row for row in rows if row["group"] != "all"]
         _by_group(figure, groups or everything, result)
     figure.suptitle(f"{Path(result['data']).name}, {result['split']}", fontsize="medium")
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def modes_shown(result: Mapping[str, Any]) -> list[str]:
@@ -69,13 +68,11 @@ def _sweep(figure: Figure, rows: Rows, measure: str) -> None:
 
 
 def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
-    names = [row["group"] for row in rows]
-    numeric = all(order_of(name)[0] == 0 for name in names)
-    places = [float(name) for name in names] if numeric else names
     depths = [stack for stack in ("encoder", "decoder") if f"{stack}_depth" in rows[0]]
     has_loss = "attention_loss" in rows[0]
     panels = figure.subplots(1 + bool(depths) + has_loss, 1, sharex=True, squeeze=False)[:, 0]
     above, below = panels[0], panels[-1]
+    places = place_groups(below, [row["group"] for row in rows])
     above.plot(
         places, [row["percent"] for row in rows], marker="o", color="black", label=result["measure"]
     )
@@ -95,7 +92,3 @@ def _by_group(figure: Figure, rows: Rows, result: Mapping[str, Any]) -> None:
     below.set_xlabel(result["by"] or "")
     for axes in panels:
         axes.grid(alpha=0.3)
-    if numeric and all(place.is_integer() for place in places):
-        below.locator_params(axis="x", integer=True, min_n_ticks=1)
-    if not numeric:
-        below.tick_params(axis="x", rotation=90, labelsize="x-small")

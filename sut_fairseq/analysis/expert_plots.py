@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.colors import TwoSlopeNorm
 
-from sut_fairseq.analysis.drawing import Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, draw_cells, literal_text
 from sut_fairseq.analysis.expert_use import Use
 from sut_fairseq.analysis.map_layout import TITLE
 from sut_fairseq.errors import InputError
@@ -29,21 +29,16 @@ def affinity_figure(use: Use, *, title: str) -> Figure:
     if not len(chosen):
         raise InputError("no word was seen three times: count more sentences.")
     values = use.affinity()[chosen]
+    values = values.masked_fill(~values.isfinite(), float("nan"))
     num_words, num_experts = values.shape
-    greatest = float(values[values.isfinite()].abs().max().clamp(min=0.1))
+    greatest = float(values.nan_to_num().abs().max().clamp(min=0.1))
     size = (2.6 + _CELL[0] * num_experts, max(1.4 + _CELL[1] * num_words, _LEAST_HEIGHT))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    axes.set_facecolor("0.82")
-    shown = values.masked_fill(~values.isfinite(), float("nan"))
+    texts = [["" if one != one else f"{one:.1f}" for one in line] for line in values.tolist()]
+    dark = (values.abs() > _STRONG * greatest).numpy()
     norm = TwoSlopeNorm(0.0, -greatest, greatest)
-    image = axes.imshow(shown.numpy(), cmap="PuOr_r", norm=norm, aspect="auto")
-    for row, line in enumerate(values.tolist()):
-        for column, value in enumerate(line):
-            if abs(value) != float("inf"):
-                color = "white" if abs(value) > _STRONG * greatest else "black"
-                text = axes.text(column, row, f"{value:.1f}", fontsize=6.5, color=color)
-                text.set(ha="center", va="center")
+    image = draw_cells(axes, values.numpy(), texts, dark, fontsize=6.5, cmap="PuOr_r", norm=norm)
     axes.set_xticks(range(num_experts), [str(one) for one in range(1, num_experts + 1)])
     axes.set_yticks(range(num_words), [use.symbols[word] for word in chosen.tolist()])
     axes.set_xlabel("expert")

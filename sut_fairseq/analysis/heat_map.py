@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy
 
-from sut_fairseq.analysis.drawing import Figure, literal_text
+from sut_fairseq.analysis.drawing import Figure, draw_cells, literal_text, save
 
 # From dark to light in equal steps of lightness, distinguishable with every kind of colour vision.
 _COLOURS = "cividis"
@@ -35,19 +35,8 @@ def draw(
     size = (2.6 + 1.15 * len(columns), 1.7 + 0.42 * len(rows))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    axes.set_facecolor("0.88")
-    values = numpy.array([[numpy.nan if one is None else one for one in line] for line in scores])
-    image = axes.imshow(values, vmin=0, vmax=100, cmap=_COLOURS, aspect="auto")
-    for row, line in enumerate(scores):
-        for column, score in enumerate(line):
-            dark = score is not None and score < _DARK
-            axes.text(
-                *(column, row, texts[row][column]),
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="white" if dark else "black",
-            )
+    values = numpy.array(scores, dtype=float)  # NaN for None
+    image = draw_cells(axes, values, texts, values < _DARK, vmin=0, vmax=100, cmap=_COLOURS)
     axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), rows)
     axes.set_xticks([place - 0.5 for place in range(1, len(columns))], minor=True)
@@ -56,4 +45,4 @@ def draw(
     axes.tick_params(which="both", length=0)
     axes.set_title(title, fontsize="medium")
     figure.colorbar(image, ax=axes, label="per cent")
-    figure.savefig(path, dpi=150)
+    save(figure, path)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from sut_fairseq.analysis.drawing import Axes, Figure
+from sut_fairseq.analysis.drawing import Axes, Figure, draw_cells
 from sut_fairseq.analysis.map_layout import TITLE
 from sut_fairseq.analysis.retrieval import Choices
 
@@ -51,14 +51,9 @@ def _panels(maps: Mapping[str, Tensor], rows: Sequence[str], title: str) -> Figu
     figure = Figure(figsize=size, layout="constrained")
     panels: Sequence[Axes] = figure.subplots(1, len(maps), sharey=True, squeeze=False)[0]
     for axes, (name, values) in zip(panels, maps.items()):
-        image = axes.imshow(values.numpy(), vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
-        axes.set_facecolor("0.82")
-        for row, line in enumerate(values.tolist()):
-            for column, value in enumerate(line):
-                if value == value:  # not NaN
-                    color = "white" if value > 0.6 else "black"
-                    text = axes.text(column, row, f"{value:.2f}", fontsize=8, color=color)
-                    text.set(ha="center", va="center")
+        texts = [["" if one != one else f"{one:.2f}" for one in line] for line in values.tolist()]
+        dark = (values > 0.6).numpy()
+        image = draw_cells(axes, values.numpy(), texts, dark, vmin=0.0, vmax=1.0, cmap="Blues")
         axes.set_title(_TITLES[name], fontsize="medium")
         axes.set_xticks(range(num_columns), [str(one) for one in range(1, num_columns + 1)])
         axes.set_xlabel("retrieval")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from matplotlib.lines import Line2D
 
-from sut_fairseq.analysis.drawing import Axes, Figure, colors, literal_text
+from sut_fairseq.analysis.drawing import Axes, Figure, colors, literal_text, save
 
 _MARGIN = 3  # below 0 and above 100 %
 
@@ -59,7 +59,7 @@ def draw(
         least, most = figure.axes[0].get_ylim()
         figure.axes[0].set_ylim(max(least, -_MARGIN), min(most, 100 + _MARGIN))
     figure.suptitle(title, fontsize="medium")
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def _draw_into(axes: Axes, series: Series, groups: Sequence[str], color: str) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sut_fairseq.analysis.drawing import Figure
+from sut_fairseq.analysis.drawing import Figure, literal_text, place_groups
 from sut_fairseq.analysis.gaze_plots import gaze_figures
 from sut_fairseq.analysis.map_layout import GAP, TITLE, WIDTH, Labels, Page, arrange
 from sut_fairseq.analysis.sentences import Answered, Word
 from sut_fairseq.analysis.traces import StackTrace
-from sut_fairseq.tasks.columns import order_of
 
 _GONE = "grey: halted, no longer computed"
 _UNKNOWN = "?: unknown to the model"
@@ -163,6 +161,7 @@ def steps_figure(
     return page.figure
 
 
+@literal_text
 def average_steps_figure(
     rows: Sequence[Mapping[str, Any]], by: str, greatest: Mapping[str, int], *, title: str
 ) -> Figure:
@@ -174,11 +173,9 @@ def average_steps_figure(
         greatest: greatest number of steps of each loop, by name.
         title: of the figure.
     """
-    groups = [row["group"] for row in rows]
-    numeric = all(order_of(group)[0] == 0 for group in groups)
-    places = [float(place) for place in (groups if numeric else range(len(groups)))]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
+    places = place_groups(axes, [row["group"] for row in rows])
     colours = {}
     for name in greatest:
         steps = [row[f"{name}_steps"] for row in rows]
@@ -190,19 +187,9 @@ def average_steps_figure(
         of = " and ".join(names)
         axes.axhline(most, color=colour, linestyle="--", label=f"greatest number, {of}")
     axes.set_ylim(0, 1.08 * max(greatest.values()))
-    axes.set_xlabel(by.replace("_", " "), parse_math=False)
+    axes.set_xlabel(by.replace("_", " "))
     axes.set_ylabel("average steps per token")
-    if numeric and all(place.is_integer() for place in places):
-        axes.locator_params(axis="x", integer=True, min_n_ticks=1)
-    if not numeric:
-        axes.set_xticks(places, groups, rotation=90, fontsize="small", parse_math=False)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    axes.set_title(title, fontsize=TITLE, parse_math=False)
+    axes.set_title(title, fontsize=TITLE)
     return figure
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure in the format given by the file's suffix; a huge one at lower resolution."""
-    dpi = min(150.0, 12000 / max(figure.get_size_inches()))
-    figure.savefig(path, dpi=dpi)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sut_fairseq.analysis.drawing import Figure, literal_text, wrapped
+from sut_fairseq.analysis.drawing import Figure, literal_text, save, wrapped
 
 # Of the width and of the height: labels closer to each other in both would be unreadable.
 _APART = (0.05, 0.06)
@@ -51,7 +51,7 @@ def draw(curves: Sequence[Curve], score: str, title: str, path: Path) -> None:
     figure = Figure(figsize=(6.4, 5.0 + 0.16 * lines), layout="constrained")
     draw_into(figure, curves, score)
     figure.suptitle(title, fontsize="medium")
-    figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def draw_into(figure: Figure, curves: Sequence[Curve], score: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sut_data.files import check_writable, written_whole
+from sut_data.files import check_writable
 from sut_data.tables import table
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.errors import InputError
@@ -42,8 +42,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     """Draw the rows (`evaluation_plots.draw`), and report modes that are not in the picture."""
     from sut_fairseq.analysis import evaluation_plots
 
-    with written_whole(path) as partial:
-        evaluation_plots.draw(result, partial)
+    evaluation_plots.draw(result, path)
     shown = evaluation_plots.modes_shown(result)
     for mode in dict.fromkeys(row["mode"] for row in result["rows"] if row["mode"] not in shown):
         print(

@@ -8,7 +8,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sut_data.files import written_whole
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
 from sut_fairseq.experiments.claims import Found, Verdict
@@ -48,8 +47,7 @@ def draw_table(table: Table, path: Path) -> None:
         for line in table.lines
     ]
     title = f"{table.experiment}: {table.summary.title}"
-    with written_whole(path) as partial:
-        summary_plots.draw(lines, table.groups, title, table.measure.replace("`", ""), partial)
+    summary_plots.draw(lines, table.groups, title, table.measure.replace("`", ""), path)
 
 
 @missing_glyphs_named(PROGRAM_NAME)
@@ -57,15 +55,14 @@ def draw_matrix(table: grid_results.Table, path: Path) -> None:
     """Draw the scores of the matrix."""
     from sut_fairseq.analysis import heat_map
 
-    with written_whole(path) as partial:
-        heat_map.draw(
-            list(table.grid.rows.values()),
-            [column.title for column in table.grid.columns.values()],
-            [[cell.mean for cell in line] for line in table.cells],
-            [[str(cell) for cell in line] for line in table.cells],
-            "Scores on what is beyond training",
-            partial,
-        )
+    heat_map.draw(
+        list(table.grid.rows.values()),
+        [column.title for column in table.grid.columns.values()],
+        [[cell.mean for cell in line] for line in table.cells],
+        [[str(cell) for cell in line] for line in table.cells],
+        "Scores on what is beyond training",
+        path,
+    )
 
 
 @missing_glyphs_named(PROGRAM_NAME)
@@ -96,8 +93,7 @@ def draw_claims(found: Sequence[Found], path: Path) -> bool:
     if not shown:
         return False
     color_of = {_words(verdict): color for verdict, color in _COLORS.items()}
-    with written_whole(path) as partial:
-        claim_plots.draw(shown, color_of, "per cent; lines: deviation over seeds", partial)
+    claim_plots.draw(shown, color_of, "per cent; lines: deviation over seeds", path)
     return True
 
 
@@ -138,9 +134,8 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     place = {split: number for number, split in enumerate(experiment.splits)}
     curves.sort(key=lambda curve: place.get(curve.panel, len(place)))
     score = "" if measure.endswith("loss") else ", in per cent"
-    with written_whole(path) as partial:
-        words = measure.replace("_", " ") + score
-        curve_plots.draw(curves, _in_order_of_colors(groups, names), words, partial)
+    words = measure.replace("_", " ") + score
+    curve_plots.draw(curves, _in_order_of_colors(groups, names), words, path)
     return True
 
 
@@ -181,8 +176,7 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     if not curves:
         return False
     measure = swept[0].each[0].measure
-    with written_whole(path) as partial:
-        trade_off_plots.draw(curves, f"{measure}, %", groups[0].experiment.name, partial)
+    trade_off_plots.draw(curves, f"{measure}, %", groups[0].experiment.name, path)
     return True
 
 

@@ -14,7 +14,7 @@ from fairseq import tasks
 from tqdm import tqdm
 
 from sut_data.command_line import forget_output
-from sut_data.files import write_whole, written_whole
+from sut_data.files import write_whole
 from sut_fairseq.analysis import average_steps
 from sut_fairseq.analysis.expert_use import Word, expert_use, routers
 from sut_fairseq.analysis.sentences import Reader, Sentence
@@ -162,14 +162,13 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 @missing_glyphs_named("sut-report")
 def write(folder: Path, figures: Mapping[str, Figure], formats: Sequence[str]) -> int:
-    """Write all figures in all formats, each file atomically; returns the number of files."""
-    from sut_fairseq.analysis import trace_plots
+    """Write all figures in all formats; returns the number of files."""
+    from sut_fairseq.analysis import drawing
 
     folder.mkdir(parents=True, exist_ok=True)
     endings = list(dict.fromkeys(formats))
     files = [(folder / f"{name}.{ending}", name) for name in figures for ending in endings]
     for path, name in tqdm(files, desc="drawing", unit="picture", disable=None, leave=False):
-        with written_whole(path) as partial:
-            trace_plots.save(figures[name], partial)
+        drawing.save(figures[name], path)
         _tell(str(path))
     return len(files)

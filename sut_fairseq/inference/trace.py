@@ -31,7 +31,7 @@ class Figures(dict[str, "Figure"]):
         Raises:
             InputError: for another ending.
         """
-        from sut_fairseq.analysis import trace_plots
+        from sut_fairseq.analysis import drawing
 
         ending = ending.removeprefix(".")
         check_choice("ending", ending, ("png", "pdf", "svg"))
@@ -39,7 +39,7 @@ class Figures(dict[str, "Figure"]):
         folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{name}.{ending}" for name in self]
         for path, figure in zip(paths, self.values()):
-            trace_plots.save(figure, path)
+            drawing.save(figure, path)
         return paths
 
     def _repr_html_(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,7 +76,6 @@ def test_sweeps_show_what_they_skip_and_take(tmp_path: Path) -> None:
     picture = tmp_path / "trade-off.png"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trade_off_plots, "draw", lambda *drawn: figures.append(drawn[:3]))
-        patch.setattr(_experiment_figures, "written_whole", nullcontext)
         assert _experiment_figures.draw_trade_offs(results.collect(paths), picture)
     points = [(0.4, 91.5, 0.2, 5.5), (0.8, 91.5, 0.4, 9.5)]
     label = "forward ndr on test"

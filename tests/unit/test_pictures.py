@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 
 from sut_fairseq.analysis import (
     curve_plots,
+    drawing,
     evaluation_plots,
     expert_plots,
     heat_map,
@@ -25,6 +26,7 @@ from sut_fairseq.analysis import (
 )
 from sut_fairseq.analysis.expert_use import Use
 from sut_fairseq.cli import _evaluation_output, _experiment_figures, _report_pictures
+from sut_fairseq.inference.trace import Figures
 from sut_fairseq.tasks.columns import order_of
 
 PRICE, FORMULA = "$5-$10", "$x_$"  # math text that is drawn otherwise, and that is none
@@ -82,13 +84,13 @@ def draw_thresholds(text: str, path: Path) -> None:
 
 
 def draw_experts(text: str, path: Path) -> None:
-    trace_plots.save(expert_plots.affinity_figure(used(text, "b"), title=text), path)
+    drawing.save(expert_plots.affinity_figure(used(text, "b"), title=text), path)
 
 
 def draw_steps(text: str, path: Path) -> None:
     rows = [{"group": group, "encoder_steps": 2.0} for group in (text, "b")]
     figure = trace_plots.average_steps_figure(rows, text, {"encoder": 3}, title=text)
-    trace_plots.save(figure, path)
+    drawing.save(figure, path)
 
 
 def draw_summary(text: str, path: Path) -> None:
@@ -337,7 +339,7 @@ def test_an_axis_of_whole_numbers_has_no_others(
     evaluation_plots.draw(evaluated(*groups), tmp_path / "picture.svg")
     rows = [{"group": group, "encoder_steps": 2.0} for group in groups]
     steps = trace_plots.average_steps_figure(rows, "length", {"encoder": 3}, title="title")
-    trace_plots.save(steps, tmp_path / "steps.svg")
+    drawing.save(steps, tmp_path / "steps.svg")
     for figure in drawn:
         ticks = [float(tick) for tick in figure.axes[-1].get_xticks()]
         assert len(ticks) >= len(groups)
@@ -352,3 +354,19 @@ def test_a_picture_of_experts_has_room_for_its_labels(words: str) -> None:
     for axes in canvas.figure.axes:
         box = axes.get_tightbbox(canvas.get_renderer())
         assert page.x0 <= box.x0 and page.y0 <= box.y0 and box.x1 <= page.x1 and box.y1 <= page.y1
+
+
+def test_a_picture_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a new one fails, the old one stays, also of `SentenceTrace.plot().save`."""
+    (tmp_path / "one.png").write_text("old")
+
+    def fail(figure: Figure, path: Path, **options: Any) -> None:
+        path.write_text("half")
+        raise OSError("no room")
+
+    monkeypatch.setattr(Figure, "savefig", fail)
+    with pytest.raises(OSError, match="no room"):
+        Figures(one=Figure(figsize=(1, 1))).save(tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
