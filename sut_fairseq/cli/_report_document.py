@@ -34,9 +34,7 @@ def make_document(
     """Return everything that the page shows.
 
     Args:
-        arguments: of the command.
-        reader: the model.
-        checkpoint: its file.
+        arguments, reader, checkpoint: of the command, the model, and its file.
         sentences: by their names on the page.
         thresholds: of the slider.
         numbers: sentences of the split to average over; empty: no split.

@@ -13,8 +13,7 @@ import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from sut_fairseq.analysis.page.answers import answer_record, sentence_record
 from sut_fairseq.analysis.sentences import Reader
@@ -56,8 +55,8 @@ def limits(reader: Reader) -> dict[str, Any]:
     return {"characters": MOST_CHARACTERS, "gates": gates}
 
 
-class Server:
-    """A page, and the model behind it.
+class Server(ThreadingHTTPServer):
+    """Serves a page, and answers with the model behind it.
 
     Args:
         port: to listen on; 0: any free one.
@@ -73,36 +72,11 @@ class Server:
         self.one_at_a_time = threading.Lock()
         self.room = threading.BoundedSemaphore(_MOST_WAITING)
         try:
-            self._http = _Http((ADDRESS, port), _Handler)
+            super().__init__((ADDRESS, port), _Handler)
         except OSError as error:
             raise InputError(
                 f"port {port} cannot be used ({error.strerror}): give --serve another one."
             ) from error
-        self._http.owner = self
-
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return int(self._http.server_address[1])
-
-    def run(self) -> None:
-        """Serve until `stop` is called or Ctrl-C is pressed."""
-        self._http.serve_forever()
-
-    def stop(self) -> None:
-        """End `run`, from another thread."""
-        self._http.shutdown()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._http.server_close()
 
     def answer(self, request: Any) -> dict[str, Any]:
         """The model's answer to a request `{"text": ..., "threshold": ...}`.
@@ -127,10 +101,6 @@ class Server:
             answered = self.reader.ask(sentence, float(threshold) if halts else None)
         return {**sentence_record(sentence), "answer": answer_record(answered)}
 
-
-class _Http(ThreadingHTTPServer):
-    owner: Server
-
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore clients that disconnect or time out; report anything else, which is a bug."""
         if not isinstance(sys.exception(), OSError):
@@ -138,6 +108,7 @@ class _Http(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
+    server: Server
     timeout = _SECONDS
     server_version, sys_version = "sut-report", ""
 
@@ -147,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path != "/":
             self._refuse(HTTPStatus.NOT_FOUND, "there is only one page, at /.")
             return
-        self._reply(HTTPStatus.OK, "text/html; charset=utf-8", self._owner.page)
+        self._reply(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
 
     def do_POST(self) -> None:  # noqa: N802
         if not self._is_ours():
@@ -170,11 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deeply
             self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON.")
             return
-        if not self._owner.room.acquire(blocking=False):
+        if not self.server.room.acquire(blocking=False):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many sentences at once: wait a bit.")
             return
         try:
-            found = self._owner.answer(request)
+            found = self.server.answer(request)
         except InputError as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         except Exception as error:
@@ -183,18 +154,14 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._reply(HTTPStatus.OK, "application/json", to_json(found))
         finally:
-            self._owner.room.release()
-
-    @property
-    def _owner(self) -> Server:
-        return cast(_Http, self.server).owner
+            self.server.room.release()
 
     def _is_ours(self) -> bool:
         """Whether the request is for this server and from its own page; if not, it is refused.
 
         `Sec-Fetch-Site` does not matter for reading the page: users may click a link to it.
         """
-        hosts = hosts_of(self._owner.port)
+        hosts = hosts_of(self.server.server_port)
         origin = self.headers.get("Origin")
         ours = self.headers.get("Host", "").lower() in hosts
         ours = ours and (origin is None or origin.lower() in {f"http://{host}" for host in hosts})

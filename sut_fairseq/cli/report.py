@@ -102,39 +102,38 @@ def _write_page(
     if path.parent != arguments.out or path.parent.is_dir():  # --out itself is made later
         check_writable(path, "--html")
     check_apart({"--path": checkpoint, "--log": arguments.log, "--html": path})
-    thresholds = _thresholds(arguments, reader)
-    sentences = _sentences(arguments, reader, _SENTENCES_OF_A_PAGE)
-    numbers = _averaged(arguments, reader)
-    document = make_document(arguments, reader, checkpoint, sentences, thresholds, numbers)
+    document = _document(arguments, reader, checkpoint)
     page = _page.render(document)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page)
     print(path)
-    shown = f"{counted(len(sentences), 'sentence')} at {counted(len(thresholds), 'threshold')}"
-    _say(f"{shown}, {len(page) / 1e6:.1f} MB, {watch}.")
+    sentences = counted(len(document["sentences"]), "sentence")
+    thresholds = counted(len(document["thresholds"]), "threshold")
+    _say(f"{sentences} at {thresholds}, {len(page) / 1e6:.1f} MB, {watch}.")
 
 
 def _serve(arguments: argparse.Namespace, reader: Reader, checkpoint: Path) -> None:
-    thresholds = _thresholds(arguments, reader)
-    given = arguments.sentence or arguments.number
-    sentences = _sentences(arguments, reader, 1) if given else {}
-    numbers = _averaged(arguments, reader)
     with Server(arguments.serve, reader) as server:
-        server.page = _page.render(
-            make_document(
-                arguments, reader, checkpoint, sentences, thresholds, numbers, live=limits(reader)
-            )
-        )
-        print(f"http://127.0.0.1:{server.port}/", flush=True)
+        server.page = _page.render(_document(arguments, reader, checkpoint, limits(reader)))
+        print(f"http://127.0.0.1:{server.server_port}/", flush=True)
         _say("the page is there for this machine alone; Ctrl-C ends.")
-        server.run()
+        server.serve_forever()
 
 
-def _thresholds(arguments: argparse.Namespace, reader: Reader) -> Sequence[float | None]:
-    """The thresholds to compare; those that the user gave are refused if the model uses none."""
+def _document(
+    arguments: argparse.Namespace,
+    reader: Reader,
+    checkpoint: Path,
+    live: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What the page shows; a page that is served (`live`) may begin without a sentence."""
     if arguments.thresholds is not None:
         check_uses_threshold("--thresholds", reader.model)
-    return thresholds_of(reader, arguments.thresholds)
+    thresholds = thresholds_of(reader, arguments.thresholds)
+    some = live is None or arguments.sentence or arguments.number
+    sentences = _sentences(arguments, reader, _SENTENCES_OF_A_PAGE) if some else {}
+    numbers = _averaged(arguments, reader)
+    return make_document(arguments, reader, checkpoint, sentences, thresholds, numbers, live)
 
 
 def _sentences(arguments: argparse.Namespace, reader: Reader, usual: int) -> Mapping[str, Sentence]:

@@ -177,10 +177,10 @@ def test_an_answer_that_fails_is_told() -> None:
                 raise error
 
         with Server(0, Broken()) as server:  # type: ignore[arg-type]
-            thread = threading.Thread(target=server.run)
+            thread = threading.Thread(target=server.serve_forever)
             thread.start()
-            status, found = ask(server.port, {"text": "turn left"})
-            server.stop()
+            status, found = ask(server.server_port, {"text": "turn left"})
+            server.shutdown()
             thread.join()
         expected = f"the model could not answer ({type(error).__name__}: {error})."
         assert (status, found) == (500, {"error": expected})
