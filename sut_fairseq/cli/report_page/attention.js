@@ -9,8 +9,7 @@ function attentionLayers() {
 
 function attentionSection() {
   const chosen = { layer: 0, head: 0 };
-  const body = make("div", {});
-  const show = () => {
+  const show = (body) => {
     if (!answer()) return body.replaceChildren(nothingYet());
     const layers = attentionLayers();
     const [stack, layer] = layers[chosen.layer];
@@ -42,14 +41,12 @@ function attentionSection() {
       make("p", { class: "note", text: `Rows are queries, columns the keys they attend to. ${notes.join(" ")}` }),
     );
   };
-  follow(show);
-  show();
-  return body;
+  return followed(show);
 }
 
 // Draws a part again and gives the focus back to what the user had just changed.
 function again(body, show, selector) {
-  show();
+  show(body);
   body.querySelector(`.choices ${selector}`)?.focus();
 }
 
@@ -92,8 +89,7 @@ function attentionMaps(stack, layer, head, kept) {
 }
 
 function gateSection() {
-  const body = make("div", {});
-  const show = () => {
+  return followed((body) => {
     if (!answer()) return body.replaceChildren(nothingYet());
     const gated = Object.entries(answer().stacks).filter(([, stack]) => stack.gates);
     body.replaceChildren(
@@ -117,8 +113,5 @@ function gateSection() {
       ),
       scale("0, copied", "1, updated", gated.some(([name]) => skips(name)) ? "skipped" : null),
     );
-  };
-  follow(show);
-  show();
-  return body;
+  });
 }

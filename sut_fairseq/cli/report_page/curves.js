@@ -4,9 +4,8 @@ function depthSection() {
   const { by, groups, greatest, steps, sentences } = page.depth;
   const words = groups.map((group) => group.name);
   const numeric = words.every((word) => word.trim() !== "" && Number.isFinite(Number(word)));
-  const body = make("div", {});
   const pointsOf = (values) => values.map((value, n) => [numeric ? Number(words[n]) : n, value]);
-  const show = () => {
+  const chart = followed((body) => {
     const names = Object.keys(greatest);
     const others = steps.flatMap((own, number) =>
       number === state.threshold ? [] : names.map((name) => ({ name, own: name, faint: true, points: pointsOf(own[name]) })),
@@ -29,12 +28,10 @@ function depthSection() {
         zero: true,
       }),
     );
-  };
-  follow(show);
-  show();
+  });
   const faint = steps.length > 1 ? " Thin lines: the other thresholds." : "";
   const note = `${plural(sentences, "sentence")} of “${page.split.name}” on their references.${faint}`;
-  return make("div", {}, body, make("p", { class: "note", text: note }));
+  return make("div", {}, chart, make("p", { class: "note", text: note }));
 }
 
 // The first metrics that are there are shown at once, the others on demand.

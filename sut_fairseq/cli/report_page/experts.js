@@ -5,8 +5,7 @@ function expertSection() {
     Object.keys(experts).map((layer) => [stack, layer]),
   );
   const chosen = { layer: layers.length - 1, step: 0 };
-  const body = make("div", {});
-  const show = () => {
+  const show = (body) => {
     const [stack, layer] = layers[chosen.layer];
     const controls = [
       menu("Layer", layers.map(([one, other]) => `${one} ${LAYERS[other]}`), chosen.layer, (number) => {
@@ -35,9 +34,7 @@ function expertSection() {
       make("div", { class: "beside" }, make("div", {}, parts), expertTable(stack, layer)),
     );
   };
-  follow(show);
-  show();
-  return body;
+  return followed(show);
 }
 
 // Mixing weights: rows are tokens, columns experts; of all steps the mean.

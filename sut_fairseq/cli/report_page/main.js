@@ -30,9 +30,8 @@ function themeChoice() {
 }
 
 function sentenceChoice() {
-  const holder = make("div", {});
   let known = -1;
-  const show = () => {
+  return followed((holder) => {
     if (page.sentences.length !== known) {
       known = page.sentences.length;
       const names = page.sentences.map((one) => (one.name ? `${one.name}: ${one.text}` : one.text));
@@ -40,10 +39,7 @@ function sentenceChoice() {
       holder.replaceChildren(known > (page.live ? 0 : 1) ? choice("Sentence", names, state.sentence, chosen, { list: true }) : "");
     }
     holder.querySelectorAll("input").forEach((input, number) => (input.checked = number === state.sentence));
-  };
-  follow(show);
-  show();
-  return holder;
+  });
 }
 
 function sectionOf(id, heading, lead, ...content) {

@@ -13,6 +13,15 @@ function follow(update) {
   followers.push(update);
 }
 
+// An element that `show` fills, now and after each change.
+function followed(show) {
+  const body = make("div", {});
+  const update = () => show(body);
+  follow(update);
+  update();
+  return body;
+}
+
 function change(what) {
   Object.assign(state, what);
   for (const update of followers) update();

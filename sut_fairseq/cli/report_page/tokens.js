@@ -4,12 +4,8 @@ const SIDES = { encoder: "What it reads", decoder: "What it writes" };
 const TELLS = "What it tells";
 
 function sentenceSection() {
-  const body = make("div", {});
-  const show = () => {
-    if (!answer()) {
-      body.replaceChildren();
-      return;
-    }
+  return followed((body) => {
+    if (!answer()) return body.replaceChildren();
     const focused = document.activeElement?.closest?.(".token") !== null &&
       body.contains(document.activeElement);
     const parts = Object.entries(answer().stacks).map(([name, stack]) => towers(name, stack));
@@ -18,10 +14,7 @@ function sentenceSection() {
     }
     body.replaceChildren(...parts, legend());
     if (focused) body.querySelector('.token[tabindex="0"][aria-pressed="true"]')?.focus();
-  };
-  follow(show);
-  show();
-  return body;
+  });
 }
 
 function towers(name, stack) {
