@@ -26,7 +26,7 @@ from sut_fairseq.analysis.plan.memory import (
 )
 from sut_fairseq.analysis.plan.run import Machines, Training, plan
 from sut_fairseq.analysis.plan.speed import MEASURED, POINTS, Point, Speed, fit, from_report
-from sut_fairseq.analysis.plan.traffic import Exchange, ring_bytes
+from sut_fairseq.analysis.plan.traffic import exchanged, exchanged_bytes, ring_bytes
 from sut_fairseq.analysis.untrained import random_batch
 from sut_fairseq.errors import InputError
 from tests.models import batch, small_model
@@ -177,15 +177,15 @@ def test_what_experts_on_other_gpus_would_exchange() -> None:
     model, _ = own_model("sut_tiny", VOCAB)
     attention = 2 * ((128 + 64) + (64 + 128))
     feed_forward = 2 * (128 + 128)
-    exchange = Exchange.of(model)
-    assert exchange.source == 3 * (attention + feed_forward)
-    assert exchange.target == 3 * (2 * attention + feed_forward)
-    assert exchange.bytes(10, 0, 4, workers=2) == 2 * 10 * exchange.source * 4 / 2
+    source = 3 * (attention + feed_forward)
+    assert exchanged(model) == {"encoder": source, "decoder": 3 * (2 * attention + feed_forward)}
+    tokens = {"encoder": 10, "decoder": 0}
+    assert exchanged_bytes(model, tokens, 4, workers=2) == 2 * 10 * source * 4 / 2
     own = 4 * (128 * 64 + 64 * 128)
     hidden = 4 * (128 * 128 + 128 + 128 * 128 + 128)
     assert parameters_of_experts(model) == 3 * own + 2 * hidden
     dense, _ = own_model("ut_tiny", VOCAB)
-    assert Exchange.of(dense) == Exchange(0, 0) and parameters_of_experts(dense) == 0
+    assert exchanged(dense) == {"encoder": 0, "decoder": 0} and parameters_of_experts(dense) == 0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from sut_fairseq.analysis.plan.memory import (
     parameters_of_one_expert,
 )
 from sut_fairseq.analysis.plan.speed import Speed
-from sut_fairseq.analysis.plan.traffic import Exchange, ring_bytes
+from sut_fairseq.analysis.plan.traffic import exchanged_bytes, ring_bytes
 from sut_fairseq.analysis.untrained import random_batch
 from sut_fairseq.errors import InputError, check
 
@@ -171,8 +171,9 @@ def _expert_parallelism(
     if not of_experts or on.gpus == 1:
         return None
     batch, size = training.batch, training.dtype.itemsize
-    sources, targets = (batch.sentences * length for length in (batch.src_len, batch.tgt_len))
-    exchanged = training.update_freq * Exchange.of(model).bytes(sources, targets, size, on.gpus)
+    lengths = {"encoder": batch.src_len, "decoder": batch.tgt_len}
+    tokens = {side: batch.sentences * length for side, length in lengths.items()}
+    exchanged = training.update_freq * exchanged_bytes(model, tokens, size, on.gpus)
     one = parameters_of_one_expert(model)
     # Weight, gradient, bucket and Adam's moments of a parameter; below float32 two copies in it.
     state = 3 * size + 8 + (0 if size == 4 else 8)
