@@ -147,11 +147,10 @@ def read_lines(path: Path, expected: int) -> list[str] | None:
     if not path.is_file():
         return None
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        with open(path, encoding="utf-8", newline="\n") as file:  # as in `read_generated`
+            lines = [line.rstrip("\r\n") for line in file]
     except UnicodeDecodeError as error:
         raise InputError(f"`{path}` is not UTF-8 ({error}): prepare the data again.") from error
-    if lines[-1] == "":
-        lines.pop()
     if len(lines) != expected:
         raise InputError(
             f"`{path}` has {len(lines)} lines, but the data set has {expected} sentences: prepare "

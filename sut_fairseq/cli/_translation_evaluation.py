@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -138,11 +139,7 @@ def evaluate(
 
 
 def _check_asked(data: Path, reference: Path, checkpoints: Path, options: Options) -> None:
-    """Refuse folders without the set or checkpoints, and a bad threshold.
-
-    Raises:
-        InputError: saying what to name instead.
-    """
+    """Refuse folders without the set or checkpoints, and a bad threshold."""
     if not reference.is_file():
         sets = sorted(path.stem for path in reference.parent.glob("*.tgt"))
         there = ", ".join(name for name in sets if not name.endswith(".raw"))
@@ -197,11 +194,7 @@ def _count(averaged: Path, data: Path, options: Options) -> dict[str, Any]:
 def _generate(
     data: Path, averaged: Path, generated: Path, log: Path, options: Options, sentences: int
 ) -> None:
-    """Run fairseq-generate; its output goes into a file, its messages go into the log.
-
-    Raises:
-        InputError: if it fails.
-    """
+    """Run fairseq-generate; its output goes into a file, its messages go into the log."""
     threshold = options.alpha_threshold
     overrides = "{}" if threshold is None else f"{{'alpha_threshold': {threshold!r}}}"
     line = [
@@ -213,13 +206,14 @@ def _generate(
         *("--num-workers", "0", "--log-format", "none"),
         *(["--cpu"] if options.cpu else []),
     ]
+    in_utf8 = {**os.environ, "PYTHONIOENCODING": "utf-8"}  # whatever the locale
     with (
-        open(generated, "w", encoding="utf-8") as stream,
+        open(generated, "wb") as stream,
         open(log, "w", encoding="utf-8") as errors,
         tqdm(
             total=_LINES_OF_A_SENTENCE * sentences, desc="translating", unit="line", disable=None
         ) as bar,
-        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, env=in_utf8) as process,
     ):
         assert process.stdout is not None
         try:

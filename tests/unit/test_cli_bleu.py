@@ -204,6 +204,14 @@ def test_other_references(data: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "generate without --tokenizer and --bpe" in refusal(data, path, capsys)
 
 
+def test_a_carriage_return_ends_no_line(data: Path) -> None:
+    """Within a raw reference, as sut-prepare keeps it; one at its end belongs to the line end."""
+    text = data / "text" / "test.raw.tgt"
+    text.write_bytes("\n".join([f"{RAW[0]}\r", RAW[1].replace(" ", "\r", 1), RAW[2]]).encode())
+    scores = score_file(generated(data, *encoded(data)), data)
+    assert (scores.sentences, scores.references) == (3, "raw")
+
+
 def test_a_folder_that_is_not_whole(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = generated(data, *encoded(data))
     text = data / "text" / "test.raw.tgt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,24 @@ def test_damaged_results_of_translations(content: str, tmp_path: Path) -> None:
         _translation_evaluation._check_out(tmp_path, Path("data-bin"), {"digest": "d"})
     path.write_text('{"data": null}')  # of a version that did not note them
     _translation_evaluation._check_out(tmp_path, Path("data-bin"), {"digest": "d"})
+
+
+def test_translations_are_in_utf_8_whatever_the_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = "H-0\t-0.5\tžluťoučký\u2028\rkůň\n"
+    line = [sys.executable, "-c", f"print({printed!r}, end='')"]
+    monkeypatch.setattr(_translation_evaluation, "program", lambda name: line)
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")  # as in a locale that lacks these letters
+    options = _translation_evaluation.Options(
+        subset="test", best=1, log=None, beam=1, lenpen=0.0, alpha_threshold=None, max_tokens=9,
+        cpu=True,
+    )  # fmt: skip
+    generated = tmp_path / "generated.txt"
+    _translation_evaluation._generate(
+        tmp_path, tmp_path / "average.pt", generated, tmp_path / "log", options, 1
+    )
+    assert generated.read_bytes().decode() == printed
 
 
 @pytest.fixture
