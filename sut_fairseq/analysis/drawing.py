@@ -74,7 +74,10 @@ def draw_cells(
     for row, line in enumerate(texts):
         for column, text in enumerate(line):
             color = "white" if dark[row, column] else "black"
-            axes.text(column, row, text, ha="center", va="center", fontsize=fontsize, color=color)
+            if text:
+                axes.text(
+                    *(column, row, text), ha="center", va="center", fontsize=fontsize, color=color
+                )
     return axes.imshow(values, aspect="auto", **colors)
 
 

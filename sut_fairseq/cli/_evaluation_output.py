@@ -32,7 +32,7 @@ def check_files(table: Path | None, picture: Path | None) -> None:
     if picture is not None:
         from sut_fairseq.analysis import drawing  # only here: matplotlib is an extra
 
-        if picture.suffix[1:] not in drawing.FORMATS:
+        if picture.suffix[1:].lower() not in drawing.FORMATS:
             known = ", ".join(sorted(drawing.FORMATS))
             raise InputError(f"--plot {picture}: its ending must be one of {known}.")
 

@@ -77,7 +77,8 @@ def _folder(out: Path, name: str, text: str) -> Path:
         if not folder.exists():
             break
         mark = folder / _MARK
-        if mark.is_file() and mark.read_text(encoding="utf-8").splitlines()[:1] == [text]:
+        shown = mark.read_text(encoding="utf-8", errors="replace") if mark.is_file() else ""
+        if shown.splitlines()[:1] == [text]:
             break
     return folder
 

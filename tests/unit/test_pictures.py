@@ -26,6 +26,7 @@ from sut_fairseq.analysis import (
 )
 from sut_fairseq.analysis.expert_use import Use
 from sut_fairseq.cli import _evaluation_output, _experiment_figures, _report_pictures
+from sut_fairseq.errors import InputError
 from sut_fairseq.inference.trace import Figures
 from sut_fairseq.tasks.columns import order_of
 
@@ -370,3 +371,19 @@ def test_a_picture_is_written_whole_or_not_at_all(
     with pytest.raises(OSError, match="no room"):
         Figures(one=Figure(figsize=(1, 1))).save(tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_endings_in_capitals(tmp_path: Path) -> None:
+    picture = tmp_path / "picture.PNG"
+    _evaluation_output.check_files(None, picture)
+    _evaluation_output.draw(evaluated("a"), picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="its ending must be one of"):
+        _evaluation_output.check_files(None, tmp_path / "picture.XYZ")
+
+
+def test_a_folder_with_a_text_of_somebody_else(tmp_path: Path) -> None:
+    """It is not that of a sentence, in whatever encoding its text is."""
+    (tmp_path / "turn").mkdir()
+    (tmp_path / "turn" / "sentence.txt").write_bytes(b"b\xfcnf\n")
+    assert _report_pictures._folder(tmp_path, "turn", "turn") == tmp_path / "turn_2"
