@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sut_fairseq.checkpoints.settings import name_of, setting, updates_of
+from sut_fairseq.checkpoints.settings import averaged_in, name_of, setting, updates_of
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.curves import entries
 
@@ -40,6 +40,7 @@ class CheckpointInfo:
         subset: the validation subset on which `value` was measured.
         saved: identifies the save; copies of one checkpoint share it.
         save_dir: the folder of its training, if it is recorded.
+        averaged: whether it is an average of others.
     """
 
     path: Path
@@ -52,6 +53,7 @@ class CheckpointInfo:
     subset: str
     saved: tuple[Any, ...]
     save_dir: str | None
+    averaged: bool
 
 
 def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
@@ -82,6 +84,7 @@ def describe(path: Path, state: Mapping[str, Any]) -> CheckpointInfo:
         subset=subsets.split(",")[0],
         saved=(path.resolve(),) if time is None else (updates, time),
         save_dir=setting(state, "checkpoint", "save_dir"),
+        averaged=bool(averaged_in(state)),
     )
 
 

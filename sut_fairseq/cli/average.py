@@ -19,7 +19,6 @@ from sut_data.tables import table
 from sut_data.waiting import waiting
 from sut_fairseq.checkpoints import writing
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.checkpoints.settings import averaged_in
 from sut_fairseq.cli._averaging import average_checkpoints
 from sut_fairseq.cli._command import check_apart, print_json, run_command
 from sut_fairseq.cli._selection import (
@@ -84,20 +83,18 @@ def average(arguments: argparse.Namespace) -> Report:
     Raises:
         InputError: bad input; nothing is written then.
     """
-    output = Path(arguments.output)
-    if arguments.folder is None:
-        paths = [Path(name) for name in arguments.checkpoints]
-    else:
-        found = find_checkpoints(Path(arguments.folder))
-        # Averages of earlier calls are not candidates, whatever a log says of their updates.
-        averages = [one for one in found if averaged_in(load_checkpoint(one, lazy=True))]
-        paths = [one for one in found if one not in averages]
+    output, chooses = Path(arguments.output), arguments.folder is not None
     check_writable(output, "--output")
     check_apart({"--log": arguments.log, "--output": output})
-    if realpath(output) in map(realpath, paths):
+    paths = find_checkpoints(Path(arguments.folder)) if chooses else arguments.checkpoints
+    found = _scan(list(map(Path, paths)))
+    # Averages of earlier calls are not candidates, whatever a log says of their updates.
+    averages = [info for info in found if chooses and info.averaged]
+    candidates = [info for info in found if info not in averages]
+    if realpath(output) in (realpath(info.path) for info in candidates):
         raise InputError(f"--output `{output}` is one of the checkpoints; give another name.")
-    infos, copies = drop_copies(_scan(paths))
-    if arguments.folder is None:
+    infos, copies = drop_copies(candidates)
+    if not chooses:
         report = Report(output, infos, f"averaged {len(infos)} checkpoints:")
         report.notes += [
             f"{copy} is a copy of {original} and counts once" for copy, original in copies.items()
@@ -111,8 +108,8 @@ def average(arguments: argparse.Namespace) -> Report:
     else:
         report = _choose(arguments, infos, output)
         # An average under the output's name is replaced, so no note says that it is left out.
-        left_out = [one for one in averages if realpath(one) != realpath(output)]
-        report.notes += [f"{one.name} is an average and is left out" for one in left_out]
+        left_out = [one.path for one in averages if realpath(one.path) != realpath(output)]
+        report.notes += [f"{path.name} is an average and is left out" for path in left_out]
     state, differing = average_checkpoints(report.checkpoints)
     if differing:
         report.notes.append(
