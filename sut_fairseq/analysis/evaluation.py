@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain, groupby
+from operator import itemgetter
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -250,24 +252,16 @@ def in_ranges(groups: Sequence[tuple[str, list[int]]], most: int) -> list[tuple[
     """
     if len(groups) <= most:
         return list(groups)
-    total = sum(len(members) for _, members in groups)
-    ranges: list[list[tuple[str, list[int]]]] = []
-    seen, reached = 0, -1
-    for name, members in groups:
-        # A group goes into the range where the middle of its sentences falls.
-        place = int((seen + len(members) / 2) * most / total)
-        if place > reached:
-            ranges.append([])
-            reached = place
-        ranges[-1].append((name, members))
-        seen += len(members)
-    return [
-        (
-            one[0][0] if len(one) == 1 else f"{one[0][0]} to {one[-1][0]}",
-            [number for _, members in one for number in members],
-        )
-        for one in ranges
-    ]
+    sizes = [len(members) for _, members in groups]
+    # A group goes into the range where the middle of its sentences falls.
+    middles = [end - size / 2 for end, size in zip(accumulate(sizes), sizes)]
+    places = [int(middle * most / sum(sizes)) for middle in middles]
+    ranges = []
+    for _, joined in groupby(zip(places, groups), key=itemgetter(0)):
+        names, members = zip(*(group for _, group in joined))
+        name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        ranges.append((name, list(chain.from_iterable(members))))
+    return ranges
 
 
 def check_lengths(task: tasks.FairseqTask, model: Any, split: str, numbers: Iterable[int]) -> None:
@@ -296,10 +290,6 @@ def macro_f1(pairs: Iterable[tuple[str, str]]) -> float:
         pairs: (reference, prediction); a label counts if it occurs as either.
     """
     listed = list(pairs)
-    labels = {label for pair in listed for label in pair}
-    total = 0.0
-    for label in labels:
-        hits = sum(reference == label == predicted for reference, predicted in listed)
-        named = sum((reference == label) + (predicted == label) for reference, predicted in listed)
-        total += 2 * hits / named
-    return 100 * total / len(labels)
+    hits = Counter(reference for reference, predicted in listed if reference == predicted)
+    named = Counter(label for pair in listed for label in pair)
+    return 100 * fmean(2 * hits[label] / number for label, number in named.items())

@@ -107,22 +107,14 @@ class Use:
         often, affinity = self.often(), self.affinity()
         shares = self.weight[often] / self.weight[often].sum(dim=1, keepdim=True)
         result = []
-        for expert in range(len(self.load)):
-            own = shares[:, expert]
+        for expert, own in enumerate(shares.unbind(dim=1)):
             order = own.argsort(descending=True, stable=True)
             if most is not None:
                 order = order[own[order] > 1 / len(self.load)][:most]
-            result.append(
-                [
-                    Word(
-                        text=self.symbols[word],
-                        seen=int(self.seen[word]),
-                        share=float(self.weight[word, expert] / self.weight[word].sum()),
-                        affinity=float(affinity[word, expert]),
-                    )
-                    for word in often[order].tolist()
-                ]
-            )
+            words = often[order]
+            columns = (words, self.seen[words], own[order], affinity[words, expert])
+            rows = zip(*(column.tolist() for column in columns))
+            result.append([Word(self.symbols[word], *figures) for word, *figures in rows])
         return result
 
     def loads(self) -> list[float]:

@@ -192,11 +192,19 @@ class Recorder(Observer):
         self._steps: dict[str, list[Tensor]] = {}
         self._expert_weights: dict[str, Tensor] = {}
         self._top_k: dict[str, int] = {}
-        self._gazes: dict[str, list[str]] = {}
 
     def result(self) -> StackTrace:
         """What was recorded."""
         steps = {name: torch.stack(tensors) for name, tensors in self._steps.items()}
+        gazes: dict[str, dict[str, Tensor]] = {}
+        experts: dict[str, Choice] = {}
+        for name, values in steps.items():
+            part, _, what = name.rpartition(".")
+            if what == "expert_indices":
+                weights = steps[f"{part}.expert_weights"]
+                experts[part] = Choice(values.nan_to_num(-1).long(), weights)
+            elif what in (*NUMBERS, *MAPS):
+                gazes.setdefault(part, {})[what] = values
         return StackTrace(
             num_steps=self._num_steps,
             computed=steps["computed"],
@@ -204,18 +212,8 @@ class Recorder(Observer):
             top_k=dict(self._top_k),
             gates=steps.get("gate"),
             halted=steps.get("halted"),
-            gazes={
-                part: {what: steps[f"{part}.{what}"] for what in names}
-                for part, names in self._gazes.items()
-            },
-            experts={
-                layer: Choice(indices.nan_to_num(-1).long(), steps[f"{layer}.expert_weights"])
-                for layer, indices in (
-                    (name.removesuffix(".expert_indices"), own)
-                    for name, own in steps.items()
-                    if name.endswith(".expert_indices")
-                )
-            },
+            gazes=gazes,
+            experts=experts,
         )
 
     def halting(self, tokens: ActiveTokens, state: HaltingState) -> None:
@@ -252,9 +250,6 @@ class Recorder(Observer):
                 weights = torch.einsum("nhkj,nk->nhj", values, expert_weights)
             self._add(part, _blank_but(self._tokens, weights).transpose(1, 2))
         elif what in (*NUMBERS, *MAPS):
-            names = self._gazes.setdefault(part, [])
-            if what not in names:
-                names.append(what)
             self._add(name, _blank_but(self._tokens, values).transpose(1, 2))
         elif name == "gate":
             self._add(name, _blank_but(self._tokens, values))

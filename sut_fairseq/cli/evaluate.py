@@ -80,11 +80,7 @@ def run(argv: Sequence[str] | None, parser: Parser | None = None) -> None:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Refuse incompatible options before anything is loaded.
-
-    Raises:
-        InputError: saying which, and what to do.
-    """
+    """Refuse incompatible options before anything is loaded."""
     check_thresholds("--thresholds", arguments.thresholds or ())
     for option in ("conjuncts", "bleu"):
         if getattr(arguments, option) and "search" not in (arguments.modes or ()):
@@ -99,11 +95,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _check_model(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask) -> None:
-    """Refuse a model that cannot be evaluated, and options that mean nothing for it.
-
-    Raises:
-        InputError: saying why.
-    """
+    """Refuse a model that cannot be evaluated, and options that mean nothing for it."""
     if isinstance(model, FairseqLanguageModel):
         raise InputError("language models have no sentences to get right: use fairseq-eval-lm.")
     if isinstance(model, ContextualRetrievalModel):
@@ -138,7 +130,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     groups = list(evaluation.groups_of(task, split, arguments.by, numbers))
     if most := num_rows(arguments):
         groups = evaluation.in_ranges(groups, most)
-    names = dict.fromkeys([*(name for name, _ in groups), "all"])
+    names = {"all", *(name for name, _ in groups)}
     for group, number in arguments.published:
         if group not in names:
             print(f"no group {group} here, so {number:g} is shown nowhere", file=sys.stderr)
