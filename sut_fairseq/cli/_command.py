@@ -6,7 +6,8 @@ import argparse
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from os.path import realpath  # unlike `Path.resolve`, it accepts circular links
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,18 @@ def add_user_dir(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def number_up_to(most: int) -> Callable[[str], int]:
+    """Argument type for argparse: a `whole_number` of at most `most`."""
+
+    def read(text: str) -> int:
+        number = command_line.whole_number(text)
+        if number > most:
+            raise argparse.ArgumentTypeError(f"must be at most {most}, but is {number}")
+        return number
+
+    return read
+
+
 def add_languages(parser: argparse._ActionsContainer, default: str = "as in training") -> None:
     """Add `--source-lang` and `--target-lang`; `default` says what they are where not given."""
     for side in ("source", "target"):
@@ -103,6 +116,26 @@ def check_apart(files: Mapping[str, str | Path | None]) -> None:
                 f"{other} and {option} both name {path}, and one would replace the other: give "
                 "them different files."
             )
+
+
+def each_of(runs: Sequence[Path], do: Callable[[Path], None], done: str) -> None:
+    """Call `do` for the folder of each run; others are still processed if it refuses one.
+
+    Raises:
+        InputError: once all have been tried, if any was refused.
+    """
+    if len(runs) == 1:
+        do(runs[0])
+        return
+    refused = 0
+    for run in runs:
+        try:
+            do(run)
+        except InputError as error:
+            print(error, file=sys.stderr, flush=True)
+            refused += 1
+    if refused:
+        raise InputError(f"{refused} of {len(runs)} runs could not be {done}, see above.")
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -15,9 +15,8 @@ from sut_data.command_line import Parser, refuse, whole_number
 from sut_fairseq.analysis import retrieval, trained
 from sut_fairseq.cli import _translation_evaluation as translation
 from sut_fairseq.cli import evaluate as evaluate_command
-from sut_fairseq.cli._command import add_user_dir
+from sut_fairseq.cli._command import add_user_dir, each_of
 from sut_fairseq.cli._evaluate_options import make_parser
-from sut_fairseq.cli._experiment_runs import each_of
 from sut_fairseq.cli._experiment_training import clock
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import evaluating, provenance, reading, records, results
@@ -127,13 +126,12 @@ def evaluate(arguments: argparse.Namespace) -> None:
             "--checkpoints."
         )
     runs = records.find_runs(arguments.runs)
-    if len(runs) == 1:
-        _evaluate_run(arguments, runs[0])
-        return
-    refuse(arguments, ("log", "out"), f"this means nothing for {len(runs)} runs at a time")
+    if len(runs) > 1:
+        refuse(arguments, ("log", "out"), f"this means nothing for {len(runs)} runs at a time")
 
     def evaluate_one(run: Path) -> None:
-        print(f"\n{run}", flush=True)
+        if len(runs) > 1:
+            print(f"\n{run}", flush=True)
         _evaluate_run(arguments, run)
 
     each_of(runs, evaluate_one, "evaluated")

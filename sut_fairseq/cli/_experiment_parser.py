@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from sut_data.command_line import Parser, whole_number
+from sut_fairseq.cli._command import number_up_to
 from sut_fairseq.cli._experiment_evaluation import add_options
 
-_MOST_SEED = 2**32 - 1  # that NumPy takes
+_seed = number_up_to(2**32 - 1)  # fairseq-train seeds NumPy, too
 _DESCRIPTION = """Prepare the data of an experiment, train its models, evaluate the runs, and
 compare them with the paper's numbers. An experiment is a YAML file: one of ours, by its name, or
 your own, by its path."""
@@ -198,14 +199,6 @@ def _machine(machine: argparse._ArgumentGroup) -> None:
         help="print the commands of fairseq-train, those of finished trainings as comments, and "
         "stop",
     )
-
-
-def _seed(text: str) -> int:
-    """Argparse type for a seed of fairseq-train, which seeds NumPy too."""
-    number = whole_number(text)
-    if number > _MOST_SEED:
-        raise argparse.ArgumentTypeError(f"must be at most {_MOST_SEED}, but is {number}")
-    return number
 
 
 def _gpus(text: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sut_data.command_line import Parser, flags, refuse, whole_number
 from sut_data.files import check_can_make
 from sut_fairseq.analysis.depth import check_thresholds
-from sut_fairseq.cli._command import add_user_dir
+from sut_fairseq.cli._command import add_user_dir, number_up_to
 from sut_fairseq.cli._overrides import add_model_overrides
 from sut_fairseq.errors import InputError
 
@@ -166,7 +166,7 @@ def _page(group: argparse._ArgumentGroup) -> None:
     kinds.add_argument(
         "--serve",
         nargs="?",
-        type=_port,
+        type=number_up_to(65535),
         const=PORT,
         metavar="PORT",
         help="show the page at http://127.0.0.1:PORT, to this machine alone, with a field for "
@@ -188,13 +188,6 @@ def _page(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _port(text: str) -> int:
-    number = whole_number(text)
-    if number > 65535:
-        raise argparse.ArgumentTypeError(f"must be at most 65535, but is {number}")
-    return number
-
-
 def fill_in_defaults(arguments: argparse.Namespace) -> None:
     """Set options that were left out to their defaults, after those given have been checked."""
     for name, value in _DEFAULTS.items():
@@ -203,11 +196,7 @@ def fill_in_defaults(arguments: argparse.Namespace) -> None:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse incompatible options before anything is loaded.
-
-    Raises:
-        InputError: saying which, and what to do.
-    """
+    """Refuse incompatible options before anything is loaded."""
     page = arguments.html is not None or arguments.serve is not None
     if arguments.sentence and arguments.number:
         raise InputError("--sentence and --number both name sentences: give one of them.")

@@ -20,8 +20,7 @@ from sut_fairseq.cli import (
     _experiment_matrix,
     _experiment_parser,
 )
-from sut_fairseq.cli._command import check_apart, run_command
-from sut_fairseq.cli._experiment_runs import each_of
+from sut_fairseq.cli._command import check_apart, each_of, run_command
 from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
 from sut_fairseq.cli._experiment_training import check, clock, listed, stoppable, train
 from sut_fairseq.cli._training_options import check_options, plugin_of
@@ -181,11 +180,7 @@ def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
 
 
 def _check_data(experiment: Experiment, split: str, data: Data) -> None:
-    """Refuse a folder with the usual name that holds other data.
-
-    Raises:
-        InputError: saying which.
-    """
+    """Refuse a folder with the usual name that holds other data."""
     other_set = "" not in (data.dataset, experiment.dataset) and data.dataset != experiment.dataset
     # With only one split, or in a user's own file, the name need not be that of sut-prepare.
     named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
@@ -203,11 +198,7 @@ def _check_data(experiment: Experiment, split: str, data: Data) -> None:
 
 
 def _check_out(out: Path | None, several: bool) -> None:
-    """Refuse a single run above the folders of others: they would no longer be found.
-
-    Raises:
-        InputError: saying what the folder is.
-    """
+    """Refuse a single run above the folders of others: they would no longer be found."""
     if out is None or several or not out.is_dir():
         return
     if not (out / records.RECORD).is_file() and records.holds_runs(out):
@@ -288,10 +279,8 @@ def _figures(groups: Sequence[results.Group], folder: Path) -> None:
 
 
 def _keep(arguments: argparse.Namespace) -> None:
-    def keep(run: Path) -> None:
-        print(keeping.keep(run, arguments.into))
-
-    each_of(records.find_runs(arguments.runs), keep, "kept")
+    runs = records.find_runs(arguments.runs)
+    each_of(runs, lambda run: print(keeping.keep(run, arguments.into)), "kept")
 
 
 def _check_files(**files: Path | None) -> None:
