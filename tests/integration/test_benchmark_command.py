@@ -121,8 +121,8 @@ def test_bfloat16(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_training_step_in_bfloat16_without_scaling(capsys: pytest.CaptureFixture[str]) -> None:
-    options = words("--dtype bfloat16 --no-scaling")
-    found = report(capsys, "train", *words(SIZES["train"]), *options)
+    options = words(f"{PAIRS} --dense-arch ut_cfq --dtype bfloat16 --no-scaling")
+    found = report(capsys, "train", *options)
     variants, ratios = words("sut_tiny ut_cfq transformer"), words("to_ut to_transformer")
     assert_complete(found, variants, ratios)
 
@@ -136,8 +136,8 @@ def test_recorded_steps_beside_the_others(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_is_compared_has_equal_macs(capsys: pytest.CaptureFixture[str]) -> None:
-    lengths = words("--no-scaling --src-len 9 --tgt-len 7")
-    found = report(capsys, "train", *words(SIZES["train"]), *lengths)["variants"]
+    pairs = words(f"{PAIRS} --dense-arch ut_cfq --no-scaling --src-len 9 --tgt-len 7")
+    found = report(capsys, "train", *pairs)["variants"]
     assert found["transformer"]["macs"] == pytest.approx(found["sut_tiny"]["macs"], rel=0.01)
     sizes = words("--embed-dim 64 --hidden-dim 96 --num-experts 6 --top-k 4 --tokens 8")
     found = report(capsys, "experts", *sizes)["variants"]
@@ -150,8 +150,11 @@ def test_macs_of_compositional_attention_are_those_of_its_modules(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Projections, attention products, and the scores by which retrievals are chosen."""
-    only = words("--kinds compositional")
-    found = report(capsys, "attention", *words(SIZES["attention"]), *only)["variants"]
+    only = words(
+        "--kinds compositional --embed-dim 16 --head-dim 4 --lengths 4 8 --tokens 16 --searches 2 "
+        "--retrievals 1 3 --retrieval-dim 3"
+    )
+    found = report(capsys, "attention", *only)["variants"]
     assert {name.split("_")[0] for name in found} == {"multihead", "compositional"}
     tokens = ActiveTokens.from_mask(torch.ones(2, 8, dtype=torch.bool))
     for retrievals in (1, 3):
@@ -304,10 +307,7 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("experts --arch ut_base", "`--arch` must be one of sut_base, sut_big, sut_logical_infer"),
         ("experts --top-k 25", "`top_k` must be between 1 and `num_experts` (24)"),
         ("experts --repetitions 0", "--repetitions: must be a whole number of at least 1, but is"),
-        (
-            "experts --threads 99999999999",
-            "`--threads` must be at most 4,096, but is 99999999999 in",
-        ),
+        ("experts --threads 99999999999", "--threads: must be at most 4096, but is 99999999999;"),
         ("plan --tokens 1e6 --max-tokens 999999999999999", "`--max-tokens` must be at most 1,000,"),
         ("experts --threads 0", "--threads: must be a whole number of at least 1, but is `0`"),
         ("experts --device tpu", "--device: invalid choice: 'tpu' (choose from "),
@@ -334,6 +334,18 @@ def test_help(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("decode --max-sentences 3", "random words are measured: leave --max-sentences out."),
         ("attention --arch sut_tiny --embed-dim 8", "are those of --arch: leave --embed-dim out."),
+        (
+            "attention --kinds geometric --searches 2 --window 9",
+            "only --kinds mixture has such sizes: leave --window out.",
+        ),
+        (
+            "attention --kinds mixture geometric --searches 2 --retrieval-dim 9",
+            "only --kinds compositional has such sizes: leave --searches and --retrieval-dim out.",
+        ),
+        (
+            f"train {PAIRS} --no-scaling --scaling-sentences 2",
+            "--no-scaling measures no such batches: leave --scaling-sentences out.",
+        ),
         ("experts --arch sut_tiny --top-k 1", "are those of --arch: leave --top-k out."),
         ("plan --tokens 1e9 --bf16", "--bf16: this is about the training and not about the model"),
         (f"train {PAIRS} --dense-arch x", "`--dense-arch` must be an architecture that"),

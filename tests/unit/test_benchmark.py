@@ -67,6 +67,11 @@ def test_depths_have_the_right_mean(share: float) -> None:
         assert steps.bincount().tolist() == [0, 200, 200, 200, 200, 200]
 
 
+def test_every_token_runs_a_step() -> None:
+    """Whatever the share: a typed 0.833334 is a little more than five of six steps."""
+    assert depths(1000, 6, 0.9, torch.Generator()).tolist() == [1] * 1000
+
+
 @pytest.mark.parametrize("layout", ["compact", "masked"])
 def test_scheduled_halting_does_what_it_is_told(layout: str) -> None:
     stack = small_model(**HALTING).encoder.stack

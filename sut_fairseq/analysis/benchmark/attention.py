@@ -1,7 +1,7 @@
-"""Attention kinds compared with what they replace.
+"""Kinds of attention against what they replace: time and peak memory.
 
-Mixture attention with dense attention of as many query heads, geometric with softmax attention,
-compositional with multi-head attention.
+Mixture attention against dense attention of as many query heads, geometric against softmax, and
+compositional against multi-head attention. Measured is a forward and a backward pass.
 """
 
 from __future__ import annotations
@@ -32,6 +32,13 @@ from sut_fairseq.modules.routing.router import Router
 REPETITIONS = 10
 
 KINDS = ("mixture", "geometric", "compositional")
+# Sizes that not every kind has.
+_SIZES_OF = {
+    ("num_experts", "top_k", "window"): ("mixture",),
+    ("num_heads",): ("mixture", "geometric"),
+    ("embed_dim",): ("mixture", "compositional"),
+    ("searches", "retrievals", "retrieval_dim"): ("compositional",),
+}
 VARIANTS = ("mixture", "mixture_no_window", "dense", "dense_no_window", "torch")
 
 
@@ -169,12 +176,15 @@ def run(sizes: Sizes, conditions: Conditions) -> Report:
     Raises:
         InputError: if a length does not divide `tokens`, for a bad `top_k` or architecture.
     """
+    for kind in sizes.kinds:
+        check_choice("--kinds", kind, KINDS)
+    for names, kinds in _SIZES_OF.items():
+        if not set(kinds) & set(sizes.kinds):
+            refuse_changed(sizes, names, f"only --kinds {' or '.join(kinds)} has such sizes")
     sizes = sizes.resolved()
     report = Report("attention", sizes, conditions)
     for length in sizes.lengths:
         check_length(length, sizes.tokens, "--lengths", "--tokens")
-    for kind in sizes.kinds:
-        check_choice("--kinds", kind, KINDS)
     torch.manual_seed(conditions.seed)
     for length in sizes.lengths:
         if "mixture" in sizes.kinds:

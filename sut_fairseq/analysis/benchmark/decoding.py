@@ -1,4 +1,7 @@
-"""Beam search compared with that of a Transformer, and at several halting thresholds."""
+"""Beam search against a Transformer of the same MACs, and at several halting thresholds.
+
+With --path: beam search with a trained model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Feed-forward experts compared with dense layers of equal cost and with bare matrix products."""
+"""Feed-forward experts against dense layers of the same MACs and bare matrix products.
+
+Measured is a forward and a backward pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What halting saves: the time of a pass in which a given share of all work is skipped."""
+"""The encoder's forward pass when halting skips a given share of all (token, step) pairs.
+
+With --path: the passes of a trained model at several thresholds.
+"""
 
 from __future__ import annotations
 
@@ -86,13 +89,13 @@ def depths(num_tokens: int, num_steps: int, share: float, generator: torch.Gener
     Args:
         num_tokens: how many depths.
         num_steps: greatest depth.
-        share: what to skip, at most 1 - 1 / num_steps, since every token runs one step.
+        share: what to skip; of more than 1 - 1 / num_steps that, since every token runs one step.
         generator: decides which token gets which depth.
 
     Returns:
         `(num_tokens,)`, int64, whose sum is exact up to rounding.
     """
-    total = round(num_tokens * num_steps * (1 - share))
+    total = max(num_tokens, round(num_tokens * num_steps * (1 - share)))
     mean = total / num_tokens
     if 2 * mean <= num_steps + 1:
         low, high = 1.0, 2 * mean - 1

@@ -1,4 +1,4 @@
-"""Peak memory of a training step: with more steps of depth, and with mixture attention."""
+"""Peak memory of a training step: more steps, recomputed activations, mixture attention."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Plain autograd forms of functions with a hand-written backward pass: same results and gradients.
 
-Geometric attention's plain form is part of the package: `geometric_reference`.
+Geometric attention's plain form is part of the package, `geometric_reference`; those of `_Permute`
+and `_SortTokens` are an `index_select`.
 """
 
 from __future__ import annotations
@@ -10,16 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sut_fairseq.modules.routing.dispatch import Dispatch
-
-
-def permute(rows: Tensor, order: Tensor) -> Tensor:
-    """`dispatch._Permute`."""
-    return rows.index_select(0, order)
-
-
-def sort_tokens(tokens: Tensor, dispatch: Dispatch) -> Tensor:
-    """`grouped._SortTokens`."""
-    return tokens.index_select(0, dispatch.tokens)
 
 
 def combine(rows: Tensor, expert_weights: Tensor, dispatch: Dispatch) -> Tensor:

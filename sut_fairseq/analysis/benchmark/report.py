@@ -31,12 +31,7 @@ def size(default: Any, text: str, kind: type = str) -> Any:
 
 
 def refuse_changed(sizes: Any, names: Iterable[str], reason: str) -> None:
-    """Refuse sizes that differ from their defaults but would have no effect.
-
-    Args:
-        sizes: of a subject.
-        names: which of them.
-        reason: why they have none.
+    """Refuse sizes of these names that differ from their defaults but would have no effect.
 
     Raises:
         InputError: `REASON: leave --length and --shares out.`
@@ -50,12 +45,7 @@ NO_PATH = "without --path an untrained model and random words are measured"
 
 
 class Report:
-    """Filled in by a subject.
-
-    Args:
-        subject: its name.
-        sizes: its `Sizes`.
-        conditions: where and how it was measured.
+    """Filled in by a subject, for the sizes and under the conditions that it was measured at.
 
     Attributes:
         settings: all sizes and conditions.
@@ -104,20 +94,20 @@ class Report:
 
         Args:
             timings: their times.
-            macs: MACs of one run of a variant, where known.
-            tokens: number of tokens that one run of a variant handles, where known.
-            peaks: peak memory of a variant in bytes, where known.
+            macs: MACs of one run of each variant.
+            tokens: number of tokens that one run of each variant handles.
+            peaks: peak memory of each variant, in bytes.
             suffix: put after their names.
         """
         for name in timings.seconds:
             entry: dict[str, Any] = self.variant(f"{name}{suffix}")
             entry.update(timings.summary(name))
-            if macs is not None and name in macs:
+            if macs is not None:
                 entry["macs"] = macs[name]
                 entry["gmacs_per_second"] = macs[name] / timings.median(name) / 1e9
-            if tokens is not None and name in tokens:
+            if tokens is not None:
                 entry["tokens_per_second"] = tokens[name] / timings.median(name)
-            if peaks is not None and name in peaks:
+            if peaks is not None:
                 entry["peak_bytes"] = peaks[name]
 
     def variant(self, name: str) -> dict[str, Any]:

@@ -94,7 +94,6 @@ def layer_step(layer: nn.Module, states: Tensor, gradient: Tensor, conditions: C
             information is differentiated too, as in training.
         states: the layer's input, of any shape; gets a gradient too.
         gradient: gradient of the result, of its shape.
-        conditions: device and dtype.
     """
 
     def forward() -> tuple[list[Tensor], list[Tensor | None]]:
@@ -122,10 +121,8 @@ def training_step(
     """A training step of a model on a fairseq batch, without the optimiser's update.
 
     Args:
-        model: any fairseq encoder-decoder model.
-        criterion: its loss.
-        sample: the batch.
-        conditions: device and dtype.
+        model, criterion: any fairseq encoder-decoder model and its loss.
+        sample, conditions: the batch, device and dtype.
         num_steps: how many steps each depth loop runs, with the same weights: a number for both, or
             one for each by "encoder" and "decoder"; None: as built.
         checkpoint_activations: if `num_steps` is given, whether to recompute activations.
