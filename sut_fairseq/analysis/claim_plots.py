@@ -38,7 +38,6 @@ def draw(results: Sequence[Result], color_of: Mapping[str, str], measure: str, p
         results: all in one measure, those of a paper in succession.
         color_of: the colour of each verdict, in the order of the legend.
         measure: what they are, in words.
-        path: of the picture.
     """
     by_source = [(source, list(own)) for source, own in groupby(results, lambda one: one.source)]
     heights = [len(own) for _, own in by_source]

@@ -34,11 +34,7 @@ _OF_FAIRSEQ = (
 
 
 def check_kind(kind: type[nn.Module]) -> None:
-    """Refuse models of fairseq that cannot be counted; models of other plugins may pass.
-
-    Raises:
-        InputError: naming the class of the model.
-    """
+    """Refuse models of fairseq that cannot be counted; models of other plugins may pass."""
     if kind.__module__.startswith("fairseq.") and kind not in _OF_FAIRSEQ:
         raise not_counted(kind)
 
@@ -61,11 +57,7 @@ def counts_itself(module: nn.Module) -> bool:
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse a model with parts whose products no hook sees; warn of those that may have some.
-
-    Raises:
-        InputError: saying which.
-    """
+    """Refuse a model with parts whose products no hook sees; warn of those that may have some."""
     check_kind(type(model))
     if isinstance(model, RecurrentClassifier) and isinstance(model.reader, DNC):
         raise InputError("a DNC is not counted: its memory has products that no hook here knows.")

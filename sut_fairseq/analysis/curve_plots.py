@@ -44,7 +44,6 @@ def draw(curves: Sequence[Curve], trainings: Sequence[str], measure: str, path: 
         curves: of all trainings.
         trainings: in the order in which they take colours; those without a curve take none.
         measure: what is drawn, in words.
-        path: of the picture.
     """
     panels = list(dict.fromkeys(curve.panel for curve in curves))
     drawn = {curve.training for curve in curves}

@@ -40,21 +40,13 @@ def set_threshold(model: nn.Module, alpha_threshold: float) -> None:
 
 
 def check_thresholds(option: str, thresholds: Iterable[float]) -> None:
-    """Refuse halting thresholds outside (0, 1] that were given with an option.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse halting thresholds outside (0, 1] that were given with an option."""
     for threshold in thresholds:
         check(0 < threshold <= 1, option, "greater than 0, at most 1", threshold)
 
 
 def check_uses_threshold(option: str, model: nn.Module) -> None:
-    """Refuse a model in which nothing halts by a threshold, for which an option gives one.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse a model in which nothing halts by a threshold, for which an option gives one."""
     if not units_with_threshold(model):
         raise InputError(
             f"{option} needs a model that halts by a threshold, and this one does not."

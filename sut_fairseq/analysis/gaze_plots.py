@@ -69,8 +69,6 @@ def gaze_figure(
             "blocks" `(num_queries, 3)`, "centre", "spread" and, if mixed, "location_share"
             `(num_queries,)`; NaN where there is no query.
         queries, keys: the words.
-        title: of the figure.
-        note: below the title.
     """
     mixed = "content" in parts
     names = [*([_SHARE] if mixed else []), *_BLOCKS, *_PLACE]

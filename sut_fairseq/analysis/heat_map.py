@@ -29,8 +29,6 @@ def draw(
         rows, columns: their names.
         scores: 0 to 100, by row and column; None: there is none.
         texts: what the cells say.
-        title: of the picture.
-        path: picture to write.
     """
     size = (2.6 + 1.15 * len(columns), 1.7 + 0.42 * len(rows))
     figure = Figure(figsize=size, layout="constrained")

@@ -47,11 +47,7 @@ class Choices:
 
 
 def check_task(model: Any, task: Any) -> None:
-    """Refuse models and tasks of another kind.
-
-    Raises:
-        InputError: naming the task that is needed.
-    """
+    """Refuse models and tasks of another kind."""
     fits = isinstance(model, ContextualRetrievalModel) and isinstance(task, ContextualRetrievalTask)
     if not fits:
         raise InputError("this is for models that were trained with --task contextual_retrieval.")

@@ -17,9 +17,7 @@ _CELL = 0.62  # inches
 def by_wanted_figure(choices: Mapping[str, Choices], *, title: str) -> Figure:
     """Mean value score by search and wanted retrieval (rows) and retrieval of the model (columns).
 
-    Args:
-        choices: of each set of combinations.
-        title: of the figure.
+    A map for each set of combinations, of which `choices` are.
     """
     num_searches, num_wanted, _ = next(iter(choices.values())).by_wanted.shape
     rows = [
@@ -32,12 +30,7 @@ def by_wanted_figure(choices: Mapping[str, Choices], *, title: str) -> Figure:
 
 
 def by_search_figure(choices: Mapping[str, Choices], *, title: str) -> Figure:
-    """Mean value score by search (rows) and retrieval (columns) of the model.
-
-    Args:
-        choices: of each set of combinations.
-        title: of the figure.
-    """
+    """The same by search (rows) and retrieval (columns) of the model."""
     maps = {name: one.by_search for name, one in choices.items()}
     num_searches = len(next(iter(maps.values())))
     rows = [f"search {search}" for search in range(1, num_searches + 1)]

@@ -115,8 +115,7 @@ def attention_figure(
     Args:
         maps: weights in [0, 1], `(num_steps, num_queries, num_keys)`, NaN where there are none.
         queries, keys: the words.
-        title: of the figure.
-        note: below the title.
+        title, note: of the figure; the note is below the title.
     """
     room = max(3.0, WIDTH / math.sqrt(1.5 * len(maps)))
     # One scale for both sides.
@@ -144,10 +143,9 @@ def steps_figure(
     Args:
         values: at least 0, `(num_steps, length)`, NaN where there are none.
         words: the columns.
-        title: of the figure.
         measure: what the values are.
         most: the greatest value of the colour bar.
-        note: below the title.
+        title, note: as in `attention_figure`.
     """
     labels = Labels.of(words, WIDTH)
     steps = Labels.of([str(step + 1) for step in range(len(values))], WIDTH)
@@ -171,7 +169,6 @@ def average_steps_figure(
         rows: `group`, and `<name>_steps` for each depth loop.
         by: what the sentences are grouped by.
         greatest: greatest number of steps of each loop, by name.
-        title: of the figure.
     """
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()

@@ -38,14 +38,7 @@ class Curve(NamedTuple):
 
 @literal_text
 def draw(curves: Sequence[Curve], score: str, title: str, path: Path) -> None:
-    """Draw curves, in the format given by the file's suffix.
-
-    Args:
-        curves: of models.
-        score: what the score is, in words.
-        title: above the picture.
-        path: of the picture.
-    """
+    """Draw curves, in the format given by the file's suffix; `score` says what the score is."""
     labels = [wrapped(curve.label, _LABEL) for curve in curves]
     lines = sum(label.count("\n") + 1 for label in labels)
     figure = Figure(figsize=(6.4, 5.0 + 0.16 * lines), layout="constrained")

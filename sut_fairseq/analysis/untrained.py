@@ -124,16 +124,7 @@ def numbered(size: int) -> Dictionary:
 
 
 def _check_of_model(kind: type[Any], parser: ArgumentParser, flags: Sequence[str]) -> None:
-    """Refuse flags of a training that do not affect its model.
-
-    Args:
-        kind: class of the model.
-        parser: the parser that has read the flags.
-        flags: as typed.
-
-    Raises:
-        InputError: naming them.
-    """
+    """Refuse flags that do not affect the model, which `parser` has read."""
     of_model = ArgumentParser(add_help=False)
     kind.add_args(of_model)
     own = {action.dest for action in of_model._actions} | _READ_BY_MODELS

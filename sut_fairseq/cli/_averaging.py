@@ -120,9 +120,6 @@ def average_checkpoints(infos: Sequence[CheckpointInfo]) -> tuple[dict[str, Any]
     was trained longest. The optimizer state is left out because it does not belong to the new
     parameters, and the validation value because it has not been measured for them.
 
-    Args:
-        infos: the checkpoints, all different.
-
     Returns:
         the new checkpoint, and the keys of integer tensors that differed.
 

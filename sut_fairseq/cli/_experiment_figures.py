@@ -69,12 +69,7 @@ def draw_matrix(table: grid_results.Table, path: Path) -> None:
 def draw_claims(found: Sequence[Found], path: Path) -> bool:
     """Draw the results in per cent of claims that have runs, beside the papers'.
 
-    Args:
-        found: claims and their runs.
-        path: picture to write.
-
-    Returns:
-        whether there was a result to draw.
+    Returns whether there was a result to draw.
     """
     from sut_fairseq.analysis import claim_plots
 
@@ -106,12 +101,7 @@ def _words(verdict: Verdict) -> str:
 def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     """Plot the metric that selects checkpoints against updates, on all held-out sets.
 
-    Args:
-        groups: runs of one experiment.
-        path: picture to write.
-
-    Returns:
-        whether there was a curve to draw.
+    The runs are of one experiment. Returns whether there was a curve to draw.
     """
     from sut_fairseq.analysis import curve_plots
 
@@ -157,12 +147,7 @@ def _in_order_of_colors(groups: Sequence[Group], names: Sequence[str]) -> list[s
 def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     """Plot threshold sweeps: score and seconds against skipped steps, mean over seeds.
 
-    Args:
-        groups: runs of one experiment.
-        path: picture to write.
-
-    Returns:
-        whether there was a sweep to draw.
+    The runs are of one experiment. Returns whether there was a sweep to draw.
     """
     from sut_fairseq.analysis import trade_off_plots
 

@@ -11,11 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def missing_glyphs_named(command: str) -> Iterator[None]:
-    """Name the characters that the font lacks once, instead of matplotlib's many warnings.
-
-    Args:
-        command: name of the command that draws.
-    """
+    """Let a command name what the font lacks once, instead of matplotlib's many warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.filterwarnings("default", "Glyph ")
         yield

@@ -44,13 +44,6 @@ def check_overrides(overrides: dict[str, Any], state: Mapping[str, Any]) -> None
     """Refuse keys that a checkpoint's settings do not have: fairseq would ignore them.
 
     Also refuse texts that fairseq would run as Python code.
-
-    Args:
-        overrides: values by option.
-        state: fairseq's checkpoint dictionary.
-
-    Raises:
-        InputError: naming similar options, or the text.
     """
     known = settings_of(state, "model") or {}
     for key in overrides:

@@ -75,11 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, flags: Sequence[str]) -> None:
-    """Print the plan.
-
-    Args:
-        arguments: values of the flags that `add_arguments` adds.
-        flags: flags of the architecture.
+    """Print the plan; `flags` are those of the architecture.
 
     Raises:
         InputError: if something is unknown or not allowed.

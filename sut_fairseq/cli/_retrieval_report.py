@@ -66,10 +66,9 @@ def _figures(found: Mapping[str, Choices]) -> dict[str, Figure]:
     }
 
 
-def _rows(found: Mapping[str, Choices]) -> Iterator[dict[str, str]]:
+def _rows(found: Mapping[str, Choices]) -> Iterator[dict[str, object]]:
     for name, choices in found.items():
         for search, by_wanted in enumerate(choices.by_wanted.tolist(), start=1):
             for wanted, scores in enumerate(by_wanted, start=1):
                 for chosen, score in enumerate(scores, start=1):
-                    cells = (name, str(search), str(wanted), str(chosen), f"{score:.4f}")
-                    yield dict(zip(_COLUMNS, cells))
+                    yield dict(zip(_COLUMNS, (name, search, wanted, chosen, f"{score:.4f}")))

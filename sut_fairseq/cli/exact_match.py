@@ -83,9 +83,6 @@ def _check_references(references: Sequence[str], arguments: argparse.Namespace) 
 
     References count as those of the data if half of them are, in any form that options of
     fairseq-generate may have given them.
-
-    Raises:
-        InputError: if they are not.
     """
     data, subset = Path(arguments.data), arguments.gen_subset or "test"
     source, target = find_languages(data, arguments.source_lang, arguments.target_lang)

@@ -158,11 +158,7 @@ def measured(arguments: argparse.Namespace, model_flags: Sequence[str] = ()) -> 
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Refuse incompatible options before anything is loaded.
-
-    Raises:
-        InputError: saying which, and what to do.
-    """
+    """Refuse incompatible options before anything is loaded."""
     if arguments.data and not arguments.path:
         raise InputError("--data needs a trained model: give --path CHECKPOINT, not --arch.")
     if arguments.path:

@@ -63,8 +63,7 @@ def _main(argv: Sequence[str] | None) -> None:
             replace(group, options=tuple(one for one in group.options if one.preset))
             for group in described.groups
         ]
-        shown = tuple(group for group in of_preset if group.options)
-        described = replace(described, groups=shown)
+        described = replace(described, groups=tuple(one for one in of_preset if one.options))
     if arguments.json:
         print_json(asdict(described))
         return

@@ -31,8 +31,7 @@ def model_record(
 
     Args:
         reader: the model.
-        name: of its architecture.
-        checkpoint, data: names of the file and the folder.
+        name, checkpoint, data: names of its architecture, file and folder.
         updates: number of updates it was trained for; 0: unknown.
 
     Returns:
@@ -81,8 +80,7 @@ def sentences_record(
     The model's own threshold is restored afterwards.
 
     Args:
-        reader: the model to ask.
-        sentences: what it is asked about.
+        reader, sentences: whom to ask, and what.
         thresholds: as returned by `thresholds_of`.
         target: what the decoder reads instead of the model's own answer.
         progress: called after each answer.

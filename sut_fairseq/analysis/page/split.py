@@ -29,12 +29,9 @@ def depth_record(
     """Average steps by group at each threshold, as `average_steps.by_group` counts them.
 
     Args:
-        model, task: a trained model that halts, and its task with the split loaded.
-        split, numbers: which sentences.
-        by: what to group by.
         thresholds: halting thresholds; None: as the model is.
-        max_tokens: of a batch, padding included.
-        progress: called with the number of sentences of each batch that is done.
+        model, task, by, max_tokens, progress: as there.
+        split, numbers: which sentences.
 
     Returns:
         `by`; `sentences`, how many; `groups`, each with its name and `sentences`; `greatest` number
