@@ -88,6 +88,17 @@ def number_up_to(most: int) -> Callable[[str], int]:
     return read
 
 
+def add_model(parser: argparse._ActionsContainer) -> None:
+    """Add what `inference.files.find_model` is asked with."""
+    parser.add_argument(
+        "model", metavar="CHECKPOINT", help="a checkpoint, or a folder with one (the best counts)"
+    )
+    parser.add_argument(
+        "--data", metavar="DATA-BIN", help="data folder with the dictionaries and tokenisation"
+    )
+    add_languages(parser)
+
+
 def add_languages(parser: argparse._ActionsContainer, default: str = "as in training") -> None:
     """Add `--source-lang` and `--target-lang`; `default` says what they are where not given."""
     for side in ("source", "target"):

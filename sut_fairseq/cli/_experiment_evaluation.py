@@ -257,12 +257,7 @@ def _translate(
 
 def _translate_run(arguments: argparse.Namespace, run: Path, usual: Evaluation, data: Data) -> None:
     """Translate with a run, and write the scores where compare and report look for them."""
-    asked = Asked(
-        data=None if arguments.data is None else os.path.abspath(arguments.data),
-        subset=arguments.subset or usual.subset,
-        by=SCORE,
-        alpha_threshold=arguments.alpha_threshold,
-    )
+    asked = replace(_asked(arguments, usual), by=SCORE)
     kept = all(getattr(arguments, name) is None for name in ("best", "beam", "lenpen"))
     if kept:
         evaluating.check_name(run, asked, data)

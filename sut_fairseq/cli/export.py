@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sut_data.command_line import Parser
-from sut_fairseq.cli._command import add_languages, run_command
+from sut_fairseq.cli._command import add_model, run_command
 from sut_fairseq.inference.export import FORMATS, export
 from sut_fairseq.inference.files import find_model
 
@@ -43,9 +43,7 @@ def make_parser() -> Parser:
             "sut-export mine --format pt --out mine_pt",
         ],
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help="a checkpoint, or a folder with one (the best counts)"
-    )
+    add_model(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder to make")
     parser.add_argument(
         "--format",
@@ -57,10 +55,6 @@ def make_parser() -> Parser:
     parser.add_argument(
         "--license", metavar="NAME", help="licence of the model, for its card: mit, cc-by-4.0, ..."
     )
-    parser.add_argument(
-        "--data", metavar="DATA-BIN", help="data folder with the dictionaries and tokenisation"
-    )
-    add_languages(parser)
     return parser
 
 

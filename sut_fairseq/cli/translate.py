@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from sut_data.command_line import Parser, printable, refuse, whole_number
 from sut_data.text.tokenization import FILE as TOKENIZATION
-from sut_fairseq.cli._command import add_languages, add_user_dir, for_json, run_command
+from sut_fairseq.cli._command import add_model, add_user_dir, for_json, run_command
 from sut_fairseq.errors import InputError
 from sut_fairseq.inference.export import export
 from sut_fairseq.inference.files import find_model
@@ -188,13 +188,7 @@ def make_parser() -> Parser:
             "sut-translate checkpoint_best.pt --alpha-threshold 0.8 --beam 5 --json",
         ],
     )
-    parser.add_argument(
-        "model", metavar="CHECKPOINT", help="a checkpoint, or a folder with one (the best counts)"
-    )
-    parser.add_argument(
-        "--data", metavar="DATA-BIN", help="data folder with the dictionaries and tokenisation"
-    )
-    add_languages(parser)
+    add_model(parser)
     add_user_dir(parser)
     parser.add_argument(
         "--export",
