@@ -64,11 +64,11 @@ def draw_cells(
     dark: NDArray[Any],
     *,
     fontsize: float = 8,
-    **colors: Any,
+    **options: Any,
 ) -> AxesImage:
     """Draw values as colours, grey where they are NaN, and their texts, white where it is `dark`.
 
-    Values, texts and `dark` are by row and column; `colors` are options of `imshow`.
+    Values, texts and `dark` are by row and column; `options` are those of `imshow`.
     """
     axes.set_facecolor("0.82")
     for row, line in enumerate(texts):
@@ -78,7 +78,7 @@ def draw_cells(
                 axes.text(
                     *(column, row, text), ha="center", va="center", fontsize=fontsize, color=color
                 )
-    return axes.imshow(values, aspect="auto", **colors)
+    return axes.imshow(values, aspect="auto", **options)
 
 
 def save(figure: Figure, path: Path, dpi: float = 150.0) -> None:

@@ -143,7 +143,7 @@ def each_of(runs: Sequence[Path], do: Callable[[Path], None], done: str) -> None
         try:
             do(run)
         except InputError as error:
-            print(error, file=sys.stderr, flush=True)
+            print(command_line.printable(str(error)), file=sys.stderr, flush=True)
             refused += 1
     if refused:
         raise InputError(f"{refused} of {len(runs)} runs could not be {done}, see above.")

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sut_data.command_line import printable
+
 
 @contextmanager
 def missing_glyphs_named(command: str) -> Iterator[None]:
@@ -23,7 +25,7 @@ def missing_glyphs_named(command: str) -> Iterator[None]:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     if missing:
         print(
-            f"{command}: the font of the pictures lacks {' '.join(missing)} and draws boxes "
-            "instead; name one that has them as `font.family` in your matplotlibrc.",
+            f"{command}: the font of the pictures lacks {printable(' '.join(missing))} and draws "
+            "boxes instead; name one that has them as `font.family` in your matplotlibrc.",
             file=sys.stderr,
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq import tasks
 
-from sut_data.command_line import refuse
+from sut_data.command_line import printable, refuse
 from sut_data.files import check_writable, write_whole
 from sut_data.tables import counted
 from sut_data.waiting import Stopwatch, waiting
@@ -193,8 +193,8 @@ def _load_split(task: tasks.FairseqTask, split: str, max_sentences: int | None) 
         return trained.load_split(task, split, max_sentences)
 
 
-def _say(sentence: Any) -> None:
-    print(f"{_NAME}: {sentence}", file=sys.stderr)
+def _say(sentence: str) -> None:
+    print(f"{_NAME}: {printable(sentence)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import warnings
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from fairseq.data import Dictionary
 
+from sut_fairseq.analysis.sentences import Sentence, Word
 from sut_fairseq.checkpoints.reading import load_checkpoint
-from sut_fairseq.cli import average, evaluate, experiment, importing
-from sut_fairseq.cli._command import check_apart, print_json, run_command
+from sut_fairseq.cli import average, evaluate, experiment, importing, report
+from sut_fairseq.cli._command import check_apart, each_of, print_json, run_command
+from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.cli.user_dir import main as user_dir
 from sut_fairseq.errors import InputError
 
@@ -103,6 +108,27 @@ def test_a_missing_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_defect_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         run_command("sut-x", lambda: print(1 / 0))
+
+
+def test_messages_pass_no_control_characters_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of runs that are refused, of words that a model lacks, of glyphs that a font lacks."""
+    clear = "\x1b[2J"
+
+    def refuse(run: Path) -> None:
+        raise InputError(f"{run}: {clear}")
+
+    with pytest.raises(InputError, match="2 of 2 runs could not be kept"):
+        each_of([tmp_path, tmp_path], refuse, "kept")
+    words: Any = Dictionary()
+    words.add_symbol(f"{clear}turn")
+    sentence = Sentence("turn", [Word(f"turn{clear}", unknown=True)], {})
+    report._tell_unknown(SimpleNamespace(source_dictionary=words), sentence)
+    with missing_glyphs_named("sut-report"):
+        warnings.warn(f"Glyph 27 ({clear}) missing from font(s) DejaVu Sans.", stacklevel=1)
+    said = capsys.readouterr().err
+    assert said.count(r"\x1b") == 5 and "\x1b" not in said
 
 
 def test_print_json(capsys: pytest.CaptureFixture[str]) -> None:
