@@ -9,6 +9,7 @@ import logging
 import threading
 from pathlib import Path
 
+from sut_data.command_line import refuse
 from sut_data.files import write_whole
 from sut_fairseq.analysis import trained
 from sut_fairseq.analysis.complexity import count, without_padding
@@ -31,6 +32,8 @@ _COUNTED = 64  # training examples whose costs are counted
 
 def matrix(arguments: argparse.Namespace) -> None:
     """Run the missing cells of the matrix, and draw it."""
+    if arguments.draw:
+        refuse(arguments, ("dry_run", "updates", "gpus"), "--draw trains nothing")
     grid = read_grid().only(arguments.rows, arguments.columns)
     size = arguments.size
     cells = runs(

@@ -133,6 +133,8 @@ def test_every_model_is_built(column: str, monkeypatch: pytest.MonkeyPatch) -> N
         (["--size", "paper"], "has the sizes small, long, not `paper`"),
         (["--columns", COGS], "make them with `sut-experiment prepare matrix/cogs-exposures_30`"),
         (["--draw"], "there are no runs in runs/matrix to draw: run them without --draw, or name"),
+        (["--draw", "--dry-run"], "--draw trains nothing: leave --dry-run out."),
+        (["--draw", "--updates", "9"], "--draw trains nothing: leave --updates out."),
     ],
 )
 def test_bad_input(
