@@ -108,13 +108,13 @@ class Stack(nn.Module):
             observer: is told what is computed.
 
         Raises:
-            InputError: if `num_steps` is less than 1, or activations are checkpointed in a block
-                that updates its buffers.
+            InputError: if `num_steps` is less than 1, the mask does not fit the states, or
+                activations are checkpointed in a block that updates its buffers.
         """
         if num_steps is None:
             num_steps = self.num_steps
         check(num_steps >= 1, "num_steps", "at least 1", num_steps)
-        tokens = self._tokens(padding_mask)
+        tokens = self._tokens(states, padding_mask)
         hidden = tokens.take(states)
         course = Course(
             self.halting, hidden, tokens, num_steps, decoding=cache is not None, observer=observer
@@ -191,7 +191,13 @@ class Stack(nn.Module):
         """A number for each buffer of the block, which grows whenever it is changed."""
         return [buffer._version for buffer in self.block.buffers()]
 
-    def _tokens(self, padding_mask: Tensor) -> ActiveTokens:
+    def _tokens(self, states: Tensor, padding_mask: Tensor) -> ActiveTokens:
+        # Other masks would be read, too, and give wrong results: ~1 is -2, which counts as True.
+        if padding_mask.dtype != torch.bool or padding_mask.shape != states.shape[:2]:
+            batch, length = states.shape[:2]
+            requirement = f"a bool tensor of the size ({batch}, {length}) of the states' grid"
+            given = f"a tensor of {padding_mask.dtype} of the size {tuple(padding_mask.shape)}"
+            check(False, "padding_mask", requirement, given)
         layout = self.layout
         if layout == "auto":
             masked = torch.compiler.is_compiling() or (self.training and padding_mask.is_cuda)
@@ -216,8 +222,11 @@ class Stack(nn.Module):
         Args:
             states: the encoder's states, `(batch, source_length, source_dim)`.
             padding_mask: True at padding, `(batch, source_length)`.
+
+        Raises:
+            InputError: if the mask does not fit the states.
         """
-        tokens = self._tokens(padding_mask)
+        tokens = self._tokens(states, padding_mask)
         new = self.block.cross_keys_values(tokens.take(states))
         keys, values = (grid.transpose(1, 2) for grid in lay_out(tokens, new))
         return Memory(keys, values, _if_any(padding_mask, tokens))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -282,3 +283,21 @@ def test_a_batch_of_padding_only_stays_as_it_is() -> None:
     output = stack(states, torch.ones(2, 3, dtype=torch.bool))
     assert torch.equal(output.states, states)
     assert not output.routing
+
+
+@pytest.mark.parametrize(
+    ("mask", "given"),
+    [
+        (RIGHT.long(), "torch.int64 of the size (3, 4)"),
+        (RIGHT.t(), "torch.bool of the size (4, 3)"),
+        (RIGHT[:1], "torch.bool of the size (1, 4)"),
+    ],
+)
+def test_masks_that_would_give_wrong_results(mask: torch.Tensor, given: str) -> None:
+    stack = build_stack(Options(), 1, cross=True)
+    states = normal(3, 4, EMBED_DIM)
+    expected = f"a bool tensor of the size (3, 4) of the states' grid, but is a tensor of {given}"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        stack(states, mask)
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        stack.cross_memory(normal(3, 4, SOURCE_DIM), mask)
