@@ -28,7 +28,7 @@ from sut_fairseq._workers import IGNORED
 from sut_fairseq.criterions.cuda_graphs import Record
 from sut_fairseq.criterions.over_workers import counted, several_workers, sum_over_workers
 from sut_fairseq.criterions.recording import RecordedSteps
-from sut_fairseq.errors import check
+from sut_fairseq.errors import check, check_choice
 from sut_fairseq.losses import AUXILIARY_LOSSES, LISTENERS, AuxiliaryLoss
 
 logger = logging.getLogger(__name__)
@@ -133,6 +133,8 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         given = weights or {}
         self.weights = {loss.name: given.get(loss.name, 0.0) for loss in AUXILIARY_LOSSES}
+        for name in given:
+            check_choice("weights", name, self.weights)
         for name, weight in self.weights.items():
             check(math.isfinite(weight), f"{name}_weight", "a finite number", weight)
         check(

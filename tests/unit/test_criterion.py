@@ -149,6 +149,10 @@ def test_weights_without_effect_are_named_once(caplog: pytest.LogCaptureFixture)
             dict(label_smoothing=0.1, weights=dict(router_z=float("nan"))),
             "`router_z_weight` must be a finite number, but is nan instead.",
         ),
+        (  # a training loop of one's own gives them without a parser that checks their names
+            dict(label_smoothing=0.1, weights=dict(mutual_info=0.1)),
+            "`weights` must be one of mutual_information, load_balance, ",
+        ),
     ],
 )
 def test_weights_out_of_range(options: dict[str, Any], sentence: str) -> None:
