@@ -271,10 +271,10 @@ def check_lengths(task: tasks.FairseqTask, model: Any, split: str, numbers: Iter
         InputError: saying how many there are and which option would take them.
     """
     dataset = task.dataset(split)
-    for side, sizes, most in zip(
-        ("source", "target"), (dataset.src_sizes, dataset.tgt_sizes), model.max_positions()
-    ):
-        longer = [int(sizes[number]) for number in numbers if sizes[number] > most]
+    # `size`, since the dataset of a plugin's task may wrap the one with `src_sizes`
+    sizes = zip(*(dataset.size(number) for number in numbers))
+    for side, lengths, most in zip(("source", "target"), sizes, model.max_positions()):
+        longer = [int(length) for length in lengths if length > most]
         if longer:
             raise InputError(
                 f"{len(longer)} {side} sentences of the split `{split}` have more than {most} "

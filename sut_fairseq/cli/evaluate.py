@@ -134,7 +134,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
     for group, number in arguments.published:
         if group not in names:
             print(f"no group {group} here, so {number:g} is shown nowhere", file=sys.stderr)
-    longest = max(int(task.dataset(split).tgt_sizes[number]) for number in numbers)
+    longest = max(int(task.dataset(split).size(number)[1]) for number in numbers)
     asked = {
         "reference": evaluation.by_reference(model, task),
         "search": evaluation.by_search(

@@ -7,15 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fairseq.data import Dictionary
+import torch
+from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sut_fairseq.analysis import untrained
-from sut_fairseq.analysis.evaluation import Answer, Outcome, in_ranges
+from sut_fairseq.analysis.evaluation import Answer, Outcome, check_lengths, in_ranges
 from sut_fairseq.cli import _evaluation_output, evaluate
 from sut_fairseq.cli._evaluate_options import make_parser
 from sut_fairseq.errors import InputError
+from tests.models import task
 
 
 def groups(sizes: list[int]) -> list[tuple[str, list[int]]]:
@@ -88,3 +90,17 @@ def test_modes_have_a_column_where_there_are_several(
     named = len(modes) > 1
     assert heading == ["mode"] * named + ["depth", "exact", "match"]
     assert lines == [[mode] * named + ["all", "12.50", "%"] for mode in modes]
+
+
+def test_lengths_of_a_dataset_that_wraps_pairs() -> None:
+    """As that of a plugin's task, which has fairseq's `size` but no `src_sizes`."""
+    words = [torch.tensor([4] * length + [2]) for length in (2, 6, 3)]
+    lengths = [len(tokens) for tokens in words]
+    pairs = LanguagePairDataset(words, lengths, task().source_dictionary, words, lengths)
+    wrapping = SimpleNamespace(dataset=lambda split: BaseWrapperDataset(pairs))
+    taking = SimpleNamespace(max_positions=lambda: (5, 9))
+    with pytest.raises(
+        InputError, match="^1 source sentences of the split `test` .* longest has 7"
+    ):
+        check_lengths(wrapping, taking, "test", range(3))
+    check_lengths(wrapping, taking, "test", [0, 2])
