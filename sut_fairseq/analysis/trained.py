@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils, tasks
 from fairseq.data import FairseqDataset
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
@@ -53,7 +54,11 @@ def load(path: str, overrides: Mapping[str, Any]) -> tuple[Any, tasks.FairseqTas
     overrides = {**overrides, "balance_lengths": False}
     state = load_as_fairseq(path, dict(overrides))
     try:
-        found = checkpoint_utils.load_model_ensemble_and_task([path], dict(overrides), state=state)
+        # The state is there too, whatever torch's default device is.
+        with torch.device("cpu"):
+            found = checkpoint_utils.load_model_ensemble_and_task(
+                [path], dict(overrides), state=state
+            )
     except InputError:
         raise
     except Exception as error:

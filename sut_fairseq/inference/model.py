@@ -26,7 +26,7 @@ from sut_fairseq.inference.costs import Costs
 from sut_fairseq.inference.device import usable_device
 from sut_fairseq.inference.files import ModelFiles, find_model
 from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
-from sut_fairseq.inference.sharing import sharing_weights
+from sut_fairseq.inference.sharing import NotPickled, sharing_weights
 from sut_fairseq.inference.text import ModelText, SharedSide
 from sut_fairseq.inference.trace import SentenceTrace
 from sut_fairseq.modules.trained_words import OtherWordsError
@@ -61,7 +61,7 @@ def load(
     return Model(files, alpha_threshold=alpha_threshold, device=device)
 
 
-class Model:
+class Model(NotPickled):
     """A trained model with its dictionaries and tokenisation; `load` makes one.
 
     Several threads may use it at once: each call runs a copy of the model that shares its weights,
@@ -74,7 +74,8 @@ class Model:
         overrides: settings that replace those of training.
 
     Attributes:
-        model: fairseq's model, in evaluation mode. Calls leave it unchanged.
+        model: fairseq's model, in evaluation mode. Calls leave it unchanged, and run it in
+            evaluation mode whatever mode it is in.
         task: fairseq's task, with both dictionaries.
         device: where the model is.
 
@@ -308,8 +309,9 @@ class Model:
         check(readable, "target", "what a decoder reads, as one text", repr(target)[:40])
         Search(beam=beam, max_len_b=max_len)  # checks them
         reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
-        sentence = reader.sentence(text)
-        return SentenceTrace.of(sentence, reader.ask(sentence, target=target, costs=costs))
+        with torch.device("cpu"):  # whatever torch's default device is
+            sentence = reader.sentence(text)
+            return SentenceTrace.of(sentence, reader.ask(sentence, target=target, costs=costs))
 
     def reader(
         self, alpha_threshold: float | None = None, *, beam: int = 1, max_len: int = 200
@@ -327,6 +329,7 @@ class Model:
             model = copy.deepcopy(self.model).cpu()
         else:
             model = sharing_weights(self.model)
+        model.eval()  # whoever trains `model` between calls leaves it in training mode
         if threshold is not None:
             set_threshold(model, threshold)
         return model

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from sut_fairseq.analysis.sentences import Answered, Sentence
@@ -153,6 +154,8 @@ class SentenceTrace:
 
 
 def _array(tensor: Any) -> NDArray[Any]:
+    if tensor.dtype == torch.bfloat16:  # NumPy has none
+        tensor = tensor.float()
     return np.asarray(tensor.numpy())
 
 

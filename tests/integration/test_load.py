@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -425,3 +427,54 @@ def test_the_notebook_runs(trained: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(names["model"], sut_fairseq.Model)
     assert any("<img " in one._repr_html_() for one in shown if hasattr(one, "_repr_html_"))
     assert isinstance(shown[-1], sut_fairseq.ExactMatch)
+
+
+def test_a_model_in_training_mode_answers_the_same(router: Path) -> None:
+    """As after a training loop in a notebook."""
+    classifier = sut_fairseq.load(router.parent, device="cpu")
+    lines = ["7 a b", "000 a"]
+    before = classifier.classify(lines)
+    dropouts = [module for module in classifier.model.modules() if hasattr(module, "p")]
+    for dropout in dropouts:
+        dropout.p = 0.5
+    classifier.model.train()
+    assert dropouts and classifier.classify(lines) == before
+    assert classifier.model.training
+
+
+def test_copies(checkpoint: Path, model: sut_fairseq.Model) -> None:
+    """A deep copy has weights of its own; what fairseq cannot pickle is refused in a sentence."""
+    before = model.translate(LINES, **OPTIONS)
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in copied.model.parameters():
+            parameter.zero_()
+    assert copied.translate(LINES, **OPTIONS) != before == model.translate(LINES, **OPTIONS)
+    assert copy.copy(model).model is model.model
+    with pytest.raises(InputError, match="let each process load its own"):
+        pickle.dumps(model)
+    state = pickle.loads(pickle.dumps(model.model.state_dict()))
+    assert copied.model.load_state_dict(state)
+    assert copied.translate(LINES, **OPTIONS) == before
+
+
+def test_traces_in_bfloat16(checkpoint: Path) -> None:
+    """NumPy has no bfloat16: the arrays are float32."""
+    model = sut_fairseq.load(checkpoint.parent, device="cpu")
+    model.model.bfloat16()
+    trace = model.trace(LINES[0], max_len=5)
+    assert trace.attention["encoder.self_attention"].dtype == np.float32
+    assert trace.expert_weights["encoder.feed_forward"].dtype == np.float32
+
+
+def test_another_default_device(checkpoint: Path, model: sut_fairseq.Model) -> None:
+    """As in a notebook that sets a GPU; `meta` stands for it."""
+    before = model.trace(LINES[0], max_len=5)
+    torch.set_default_device("meta")
+    try:
+        loaded = sut_fairseq.load(checkpoint.parent, device="cpu")
+        trace = loaded.trace(LINES[0], max_len=5)
+    finally:
+        torch.set_default_device(None)
+    assert trace.text == before.text and trace.macs == before.macs
+    np.testing.assert_array_equal(trace.halting["encoder"], before.halting["encoder"])
