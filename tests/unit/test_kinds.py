@@ -22,7 +22,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Kind
 from sut_fairseq.models._config import UniversalTransformerConfig
-from sut_fairseq.models.kinds import register_kind
+from sut_fairseq.models.kinds import _BASES, AXES, register_kind
 from sut_fairseq.models.language_model import LanguageModelConfig, UniversalTransformerLanguageModel
 from sut_fairseq.models.retrieval_network import (
     ContextualRetrievalModel,
@@ -337,6 +337,10 @@ def test_a_partial_builder_may_be_registered_twice(monkeypatch: pytest.MonkeyPat
     for _ in range(2):
         register_kind("halting", "two-steps", "after two steps", partial(build, 2))
     assert "two-steps" in _kinds.HALTING.kinds
+
+
+def test_what_builders_return_is_known_of_every_axis() -> None:
+    assert _BASES.keys() == AXES.keys()
 
 
 @pytest.mark.usefixtures("same_help_after")
