@@ -187,6 +187,26 @@ def test_sizes_of_the_paper(arch: str, options: dict[str, Any], parameters: int)
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
+@pytest.mark.parametrize(
+    ("searches", "retrievals", "states", "thousands"),
+    [(2, 4, 128, 119), (4, 8, 128, 118), (4, 8, 256, 458), (4, 8, 512, 1800), (4, 16, 256, 442)],
+)
+def test_larger_sizes_of_the_paper(
+    searches: int, retrievals: int, states: int, thousands: int
+) -> None:
+    """Table 6: retrieval queries have the size of queries, and values share the states' size."""
+    model = model_of(
+        task_of(num_searches=searches, num_retrievals=retrievals),
+        encoder_embed_dim=states,
+        encoder_attention_heads=searches,
+        attention_retrievals=retrievals,
+        attention_value_dim=states // retrievals,
+        attention_retrieval_dim=states // searches,
+    )
+    parameters = sum(p.numel() for p in model.parameters())
+    assert parameters / 1000 == pytest.approx(thousands, rel=0.01)
+
+
 @pytest.mark.parametrize("several", [None, 3])
 def test_the_extra_value_is_concatenated_before_the_output_projection(several: int | None) -> None:
     """y = MLP(W_o [searches; V h]) with the columns of W_o side by side, by plain loops."""
