@@ -148,6 +148,7 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         "measure": "accuracy" if isinstance(task, LabelTask) else "exact match",
         "rows": [],
     }
+    macs: dict[float | None, int] = {}
     if _is_sweep(arguments):  # warm-up: no row's seconds include one-time costs
         evaluation.evaluate(model, task, split, groups[0][1][:1], asked[arguments.modes[0]])
     for mode, threshold in product(arguments.modes, arguments.thresholds or [None]):
@@ -164,7 +165,9 @@ def _evaluate(arguments: argparse.Namespace, model: Any, task: tasks.FairseqTask
         for name, outcome in [*(outcomes if arguments.by else ()), ("all", total)]:
             result["rows"].append(_row(arguments, task, mode, threshold, name, outcome))
         if arguments.macs:
-            result["rows"][-1]["macs"] = _macs(model, task, split, len(numbers))
+            if threshold not in macs:  # the same in each mode
+                macs[threshold] = _macs(model, task, split, len(numbers))
+            result["rows"][-1]["macs"] = macs[threshold]
         if arguments.confusion:
             pairs = list(_references(task, split, total))
             result["macro_f1"] = evaluation.macro_f1(pairs)

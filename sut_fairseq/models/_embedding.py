@@ -117,6 +117,6 @@ def refuse_float16_on_cpu(parameter: Tensor) -> None:
     """Refuse float16 parameters, as of fairseq's --fp16, on the CPU, which lacks full support."""
     if parameter.device.type == "cpu" and parameter.dtype == torch.float16:
         raise InputError(
-            "the model is on the CPU with torch.float16 parameters, but --fp16 needs a GPU: drop "
-            "the flag, and it runs in float32."
+            "the model has torch.float16 parameters, which need a GPU, but it is on the CPU: drop "
+            "--fp16, or call `model.float()`, and it runs in float32."
         )

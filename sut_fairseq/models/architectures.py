@@ -232,6 +232,11 @@ def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
             f"is that of an architecture, {name}: give the options that `sut-options {name}` shows "
             "instead, as docs/hydra_example.yaml does."
         )
+    if getattr(arguments, "task", None) == "multilingual_translation":
+        raise InputError(
+            "--task multilingual_translation needs models of several parts: take --task "
+            "translation_multi_simple_epoch, which trains one model for all pairs of languages."
+        )
     if model in _CHECKS:
         _CHECKS[model](arguments)
     check_length(arguments)

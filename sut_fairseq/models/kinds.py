@@ -20,9 +20,10 @@ from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import MODEL_DATACLASS_REGISTRY
+from torch import nn
 
 from sut_fairseq._added_options import add_options
-from sut_fairseq.errors import InputError, check_choice
+from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Axis, Kind
 from sut_fairseq.models._given import options_of_command
@@ -98,11 +99,14 @@ def register_kind(
             becomes `--speed`, and `config.speed` in the builder. Kinds may share it.
 
     Raises:
-        InputError: if there is no such axis, it has a kind of this name from elsewhere, or there is
-            an option of one of these names; when a model is built, if the builder returns
-            something else.
+        InputError: if there is no such axis, the name is not one word, the builder is no function,
+            the axis has a kind of this name from elsewhere, or there is an option of one of these
+            names; when a model is built, if the builder returns something else.
     """
     check_choice("axis", axis, AXES)
+    check(isinstance(name, str) and name.split() == [name], "name", "one word", repr(name))
+    makes = callable(build) and not isinstance(build, nn.Module)
+    check(makes, "build", "a function that returns a module", f"{build!r:.80}")
     kinds = AXES[axis]
     known = kinds.kinds.get(name)
     if known is not None and (known.help, _origin(known.build)) != (help, _origin(build)):

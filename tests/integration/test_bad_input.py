@@ -97,6 +97,11 @@ def slow(*values: object) -> Any:
             "translation, not TranslationLevenshteinTask.",
         ),
         (
+            "--task multilingual_translation --lang-pairs de-en",
+            "--task multilingual_translation needs models of several parts: take --task "
+            "translation_multi_simple_epoch, which trains one model for all pairs of languages.",
+        ),
+        (
             "--num-batch-buckets 3",
             "--num-batch-buckets pads sentences for TPUs, on which these models do not run: leave "
             "it out.",
@@ -206,8 +211,8 @@ def test_overrides(override: dict[str, Any], sentence: str, data: Path, trained:
 def test_half_precision_in_generation(data: Path, trained: Path) -> None:
     assert_refused(
         generate(data, trained, "--fp16", ok=False),
-        "the model is on the CPU with torch.float16 parameters, but --fp16 needs a GPU: drop the "
-        "flag, and it runs in float32.",
+        "the model has torch.float16 parameters, which need a GPU, but it is on the CPU: drop "
+        "--fp16, or call `model.float()`, and it runs in float32.",
     )
 
 

@@ -339,6 +339,14 @@ def test_a_partial_builder_may_be_registered_twice(monkeypatch: pytest.MonkeyPat
     assert "two-steps" in _kinds.HALTING.kinds
 
 
+def test_names_and_builders_that_cannot_be() -> None:
+    with pytest.raises(InputError, match="^`name` must be one word, but is 'two steps' instead.$"):
+        register_kind("halting", "two steps", "after two steps", lambda config, side: TwoSteps())
+    with pytest.raises(InputError, match="^`build` must be a function that returns a module, but "):
+        register_kind("halting", "two-steps", "after two steps", TwoSteps())  # type: ignore[arg-type]
+    assert not {"two steps", "two-steps"} & AXES["halting"].kinds.keys()
+
+
 def test_what_builders_return_is_known_of_every_axis() -> None:
     assert _BASES.keys() == AXES.keys()
 
