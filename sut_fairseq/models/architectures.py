@@ -26,6 +26,12 @@ from sut_fairseq.models import universal_transformer  # noqa: F401
 Check = Callable[[Namespace], None]
 _CHECKS: dict[str, Check] = {}  # by model
 
+# Of fairseq, for adaptive softmax, decoders that fill in all words at once, and encoders.
+_OTHER_CRITERIONS = (
+    *("adaptive_loss", "nat_loss", "masked_lm", "legacy_masked_lm_loss", "sentence_prediction"),
+    *("sentence_prediction_adapters", "sentence_ranking", "ctc"),
+)
+
 _WITH_HALTING = dict(encoder_halting="stick-breaking", decoder_halting="stick-breaking")
 
 _SUT_WMT = dict(
@@ -193,6 +199,21 @@ def _settle_precision(arguments: Namespace) -> None:
         arguments.tpu = False
 
 
+def _refuse_other_kinds(arguments: Namespace) -> None:
+    """Refuse a task and criterions of fairseq that are for other kinds of models than ours."""
+    if getattr(arguments, "task", None) == "multilingual_translation":
+        raise InputError(
+            "--task multilingual_translation needs models of several parts: take --task "
+            "translation_multi_simple_epoch, which trains one model for all pairs of languages."
+        )
+    criterion = getattr(arguments, "criterion", None)
+    if criterion in _OTHER_CRITERIONS:
+        raise InputError(
+            f"--criterion {criterion} is for other kinds of models: take "
+            "cross_entropy_with_auxiliary, or for classifiers classification."
+        )
+
+
 def _check_criterion(arguments: Namespace) -> None:
     """Refuse a criterion that trains attention weights, of which each step has its own."""
     criterion = getattr(arguments, "criterion", None)
@@ -232,11 +253,7 @@ def _fill_in(model: str, options: dict[str, Any], arguments: Namespace) -> None:
             f"is that of an architecture, {name}: give the options that `sut-options {name}` shows "
             "instead, as docs/hydra_example.yaml does."
         )
-    if getattr(arguments, "task", None) == "multilingual_translation":
-        raise InputError(
-            "--task multilingual_translation needs models of several parts: take --task "
-            "translation_multi_simple_epoch, which trains one model for all pairs of languages."
-        )
+    _refuse_other_kinds(arguments)
     if model in _CHECKS:
         _CHECKS[model](arguments)
     check_length(arguments)

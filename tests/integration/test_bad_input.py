@@ -102,6 +102,11 @@ def slow(*values: object) -> Any:
             "translation_multi_simple_epoch, which trains one model for all pairs of languages.",
         ),
         (
+            "--criterion adaptive_loss",
+            "--criterion adaptive_loss is for other kinds of models: take "
+            "cross_entropy_with_auxiliary, or for classifiers classification.",
+        ),
+        (
             "--num-batch-buckets 3",
             "--num-batch-buckets pads sentences for TPUs, on which these models do not run: leave "
             "it out.",
