@@ -31,7 +31,7 @@ def routers(model: Any) -> dict[str, dict[str, Router]]:
     }
 
 
-class Word(NamedTuple):
+class WordUse(NamedTuple):
     """A word and an expert.
 
     Attributes:
@@ -97,7 +97,7 @@ class Use:
         even = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
         return torch.where(joint > 0, (joint / even).log(), -torch.inf)
 
-    def words(self, most: int | None = None) -> list[list[Word]]:
+    def words(self, most: int | None = None) -> list[list[WordUse]]:
         """For each expert, the words that send it the greatest share of their weight, best first.
 
         Args:
@@ -114,7 +114,7 @@ class Use:
             words = often[order]
             columns = (words, self.seen[words], own[order], affinity[words, expert])
             rows = zip(*(column.tolist() for column in columns))
-            result.append([Word(self.symbols[word], *figures) for word, *figures in rows])
+            result.append([WordUse(self.symbols[word], *figures) for word, *figures in rows])
         return result
 
     def loads(self) -> list[float]:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from sut_data.command_line import forget_output
 from sut_data.files import write_whole
 from sut_fairseq.analysis import average_steps
-from sut_fairseq.analysis.expert_use import Word, expert_use, routers
+from sut_fairseq.analysis.expert_use import WordUse, expert_use, routers
 from sut_fairseq.analysis.sentences import Reader, Sentence
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.errors import InputError, check
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 40
 _SPOKEN_WORDS = 5  # printed for each expert
-_COLUMNS = ("loop", "layer", "expert", *Word._fields)  # of the table of experts
+_COLUMNS = ("loop", "layer", "expert", *WordUse._fields)  # of the table of experts
 
 
 def draw_sentences(
