@@ -24,7 +24,7 @@ class ActState(NamedTuple):
     Attributes:
         remaining: 1 - sum_{t' < t} p(t'), exactly 0 from step T + 1 on, float32 or better.
         weight: weight of h(t) in the result, as known before the step.
-        accumulated: the result so far, `(num_tokens, embed_dim)`.
+        accumulated: the result so far, `(num_tokens, embed_dim)`, float32 or better.
         remainder: R, if the loop ended with step t.
     """
 
@@ -90,8 +90,9 @@ class GravesHalting(AdaptiveComputationTime):
     """
 
     def start(self, hidden: Tensor) -> ActState:
-        everything = hidden.new_ones(hidden.shape[0], dtype=exact_dtype(hidden.dtype))
-        return ActState(everything, everything, torch.zeros_like(hidden), everything)
+        nothing = torch.zeros_like(hidden, dtype=exact_dtype(hidden.dtype))
+        everything = nothing.new_ones(hidden.shape[0])
+        return ActState(everything, everything, nothing, everything)
 
     def advance(self, hidden: Tensor, state: ActState) -> ActState:
         share = self.share(hidden, state.remaining)
@@ -99,13 +100,14 @@ class GravesHalting(AdaptiveComputationTime):
         return ActState(
             remaining=remaining,
             weight=remaining,
-            accumulated=state.accumulated + share.to(hidden.dtype).unsqueeze(-1) * hidden,
+            accumulated=state.accumulated + share.unsqueeze(-1) * hidden,
             remainder=torch.where(remaining > 0, remaining, state.remainder),
         )
 
     def read_out(self, hidden: Tensor, state: ActState) -> Tensor:
         """sum_{t' < t} p(t') h(t') + p(t) h(t), where p(t) is all that remains (NDR Eq. 15)."""
-        return state.accumulated + state.weight.to(hidden.dtype).unsqueeze(-1) * hidden
+        result = state.accumulated + state.weight.unsqueeze(-1) * hidden
+        return result.to(hidden.dtype)
 
 
 class DehghaniHalting(AdaptiveComputationTime):
@@ -119,18 +121,21 @@ class DehghaniHalting(AdaptiveComputationTime):
     predicts_first_step: ClassVar[bool] = True
 
     def start(self, hidden: Tensor) -> ActState:
-        everything = hidden.new_ones(hidden.shape[0], dtype=exact_dtype(hidden.dtype))
-        nothing = torch.zeros_like(everything)
-        return self._before_step(hidden, everything, torch.zeros_like(hidden), nothing)
+        result = torch.zeros_like(hidden, dtype=exact_dtype(hidden.dtype))
+        everything = result.new_ones(hidden.shape[0])
+        return self._before_step(hidden, everything, result, torch.zeros_like(everything))
 
     def advance(self, hidden: Tensor, state: ActState) -> ActState:
         remaining = state.remaining - state.weight
-        result = self.read_out(hidden, state)
+        result = self._interpolated(hidden, state)
         return self._before_step(hidden, remaining, result, state.remainder)
 
     def read_out(self, hidden: Tensor, state: ActState) -> Tensor:
-        weight = state.weight.to(hidden.dtype).unsqueeze(-1)
-        return torch.lerp(state.accumulated, hidden, weight)
+        return self._interpolated(hidden, state).to(hidden.dtype)
+
+    def _interpolated(self, hidden: Tensor, state: ActState) -> Tensor:
+        old = state.accumulated
+        return torch.lerp(old, hidden.to(old.dtype), state.weight.unsqueeze(-1))
 
     def _before_step(
         self, hidden: Tensor, remaining: Tensor, result: Tensor, remainder: Tensor

@@ -23,7 +23,7 @@ class StickBreakingState(NamedTuple):
         log_remaining: log of 1 - sum_{l' < l} a_l', the probability of not having halted before
             step l, `(num_tokens,)`, float32 or better.
         remaining: that probability itself, `(num_tokens,)`.
-        accumulated: sum_{l' < l} a_l' h_l', `(num_tokens, embed_dim)`.
+        accumulated: sum_{l' < l} a_l' h_l', `(num_tokens, embed_dim)`, float32 or better.
     """
 
     log_remaining: Tensor
@@ -71,8 +71,9 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         nn.init.zeros_(self.output.weight)
 
     def start(self, hidden: Tensor) -> StickBreakingState:
-        log_remaining = hidden.new_zeros(hidden.shape[0], dtype=exact_dtype(hidden.dtype))
-        return StickBreakingState(log_remaining, log_remaining.exp(), torch.zeros_like(hidden))
+        nothing = torch.zeros_like(hidden, dtype=exact_dtype(hidden.dtype))
+        log_remaining = nothing.new_zeros(hidden.shape[0])
+        return StickBreakingState(log_remaining, log_remaining.exp(), nothing)
 
     def advance(self, hidden: Tensor, state: StickBreakingState) -> StickBreakingState:
         """Predict whether tokens halt after the step that gave `hidden` (SUT Eq. 2)."""
@@ -80,7 +81,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         # On a CPU, log_softmax along a short last axis takes ten times as long.
         scores = scores.to(state.log_remaining.dtype).t().contiguous()
         log_halt, log_continue = scores.log_softmax(dim=0)
-        halt_probability = (log_halt + state.log_remaining).exp().to(hidden.dtype)
+        halt_probability = (log_halt + state.log_remaining).exp()
         log_remaining = state.log_remaining + log_continue
         return StickBreakingState(
             log_remaining=log_remaining,
@@ -90,8 +91,8 @@ class StickBreakingHalting(Halting[StickBreakingState]):
 
     def read_out(self, hidden: Tensor, state: StickBreakingState) -> Tensor:
         """Expected halted state s_l (SUT Eq. 3) from h_l and the state up to a_{l-1}."""
-        remaining = state.remaining.to(hidden.dtype)
-        return remaining.unsqueeze(-1) * hidden + state.accumulated
+        expected = state.remaining.unsqueeze(-1) * hidden + state.accumulated
+        return expected.to(hidden.dtype)
 
     def halted(self, state: StickBreakingState) -> Tensor:
         """Which tokens have reached the threshold, `(num_tokens,)`, bool."""
