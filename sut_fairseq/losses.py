@@ -94,6 +94,9 @@ def _mean(total: Tensor, weight: Tensor) -> Tensor:
 def mutual_information(statistics: RoutingStatistics) -> Tensor:
     """Negative mutual information of expert and token, -(H(e) - H(e|x)), in nats (SUT Eq. 1).
 
+    The right-hand side as printed; the paper says that it is to be maximised. There every call
+    counts alike, here by its weight (see `Halting.call_weights`).
+
     Bounds: -log num_experts when the experts are used evenly and every choice is certain; 0 when
     routing is uniform or has collapsed onto one expert.
     """
@@ -135,7 +138,10 @@ def router_z(statistics: RoutingStatistics) -> Tensor:
 
 @auxiliary("expected_depth", "halting", "expected depth of tokens (L_ACT)", always=True)
 def expected_depth(statistics: HaltingStatistics) -> Tensor:
-    """Expected number of steps per token, in [1, num_steps] (SUT Eq. 4, L_ACT)."""
+    """Expected number of steps per token, in [1, num_steps] (SUT Eq. 4, L_ACT).
+
+    What is left after the last prediction counts for the last step.
+    """
     return _mean(statistics.expected_depth, statistics.tokens)
 
 

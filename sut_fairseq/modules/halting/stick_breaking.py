@@ -102,6 +102,7 @@ class StickBreakingHalting(Halting[StickBreakingState]):
         return ~self.halted(state)
 
     def call_weights(self, state: StickBreakingState) -> Tensor:
+        """The probability of not having halted; in the paper every call counts alike (SUT 3.1)."""
         return state.remaining
 
     def never_halt(self) -> None:
