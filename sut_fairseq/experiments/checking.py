@@ -15,6 +15,7 @@ from sut_fairseq.experiments.schema import (
     Experiment,
     Size,
     Stage,
+    Summary,
 )
 from sut_fairseq.experiments.typed import Place, nearest
 
@@ -71,28 +72,12 @@ def check_experiment(experiment: Experiment, place: Place) -> None:
             check_choice(f"{place / 'published'}: {table.table}: model", model, models)
         if table.split:
             _check_split(f"{place / 'published'}: {table.table}", table.split, experiment)
-    names = [summary.name for summary in experiment.summaries]
+    titles = [summary.name for summary in experiment.summaries]
     for summary in experiment.summaries:
         at = f"{place / 'summaries'}: {summary.title}"
-        apart = names.count(summary.name) == 1 and summary.name not in _PICTURES
+        apart = titles.count(summary.name) == 1 and summary.name not in _PICTURES
         check(apart, f"{at}: title", "unlike those of other pictures and tables", summary.title)
-        check(bool(summary.splits), f"{at}: splits", "at least one", "none")
-        check_choice(f"{at}: measure", summary.measure, SUMMARISED)
-        for one in summary.models or ():
-            check_choice(f"{at}: model", one, models)
-        for one in summary.splits:
-            check_choice(f"{at}: split", one, _splits(at, experiment))
-        for one in summary.of_split:
-            check_choice(f"{at}: of_split", one, summary.splits)
-        groups = bool(summary.of_split) and not summary.by_split
-        check(not groups, f"{at}: of_split", "left out without `by_split: true`", "given")
-        rows = dict.fromkeys(
-            summary.row(model, split) for model in models for split in summary.splits
-        )
-        for row in summary.numbers:
-            check_choice(f"{at}: numbers", row, rows)
-        if summary.size is not None:
-            check_choice(f"{at}: size", summary.size, experiment.sizes)
+        _check_summary(summary, at, experiment)
     for claim in experiment.claims:
         at = f"{place / 'claims'}: {claim.shows}"
         check_choice(f"{at}: measure", claim.measure, MEASURES)
@@ -101,6 +86,31 @@ def check_experiment(experiment: Experiment, place: Place) -> None:
         check(steps is None or steps >= 1, f"{at}: steps", "at least 1", steps)
         for one in claim.splits:
             _check_split(at, one, experiment)
+
+
+def _check_summary(summary: Summary, at: str, experiment: Experiment) -> None:
+    """Refuse unknown names, and keys that mean nothing beside each other."""
+    models = experiment.models
+    check(bool(summary.splits), f"{at}: splits", "at least one", "none")
+    check_choice(f"{at}: measure", summary.measure, SUMMARISED)
+    for one in summary.models or ():
+        check_choice(f"{at}: model", one, models)
+    for one in summary.splits:
+        check_choice(f"{at}: split", one, _splits(at, experiment))
+    for one in summary.of_split:
+        check_choice(f"{at}: of_split", one, summary.splits)
+    if summary.by_split:
+        for key in ("mean_of_splits", "numbers"):
+            given = bool(getattr(summary, key))
+            check(not given, f"{at}: {key}", "left out with `by_split: true`", "given")
+    else:
+        given = bool(summary.of_split)
+        check(not given, f"{at}: of_split", "left out without `by_split: true`", "given")
+    rows = [summary.row(model, split) for model in models for split in summary.splits]
+    for row in summary.numbers:
+        check_choice(f"{at}: numbers", row, dict.fromkeys(rows))
+    if summary.size is not None:
+        check_choice(f"{at}: size", summary.size, experiment.sizes)
 
 
 def _check_evaluation(evaluation: Evaluation, place: Place, draws: bool) -> None:

@@ -500,6 +500,14 @@ def test_the_example_has_every_key(repository: Path) -> None:
         ),
         ({"of_split": {"x": "all"}}, "of_split` must be left out without `by_split: true`"),
         (
+            {"by_split": True, "mean_of_splits": True},
+            "mean_of_splits` must be left out with `by_split: true`, but is given instead",
+        ),
+        (
+            {"by_split": True, "numbers": {"a": {"x": 1}}},
+            "numbers` must be left out with `by_split: true`, but is given instead",
+        ),
+        (
             {"numbers": {"c": {"9": 1}}},
             "summaries: Table 1: numbers` must be one of a, b, but is c",
         ),
