@@ -39,6 +39,18 @@ def routing_sums(routing: Mapping[str, RoutingStatistics]) -> dict[str, Tensor]:
     return {f"{_LOAD}{module}": sums.assignments.detach() for module, sums in routing.items()}
 
 
+def word_scores(model: Any, output: Any) -> Tensor:
+    """Scores of each word, `(batch, length, vocabulary)`, from a model's output in evaluation mode.
+
+    They are logits, or log-probabilities if the model has an adaptive softmax, which returns none.
+    """
+    if getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is None:
+        scores: Tensor = output[0]
+    else:
+        scores = model.get_normalized_probs(output, log_probs=True)
+    return scores
+
+
 def found_by_greedy_search(
     scores: Tensor, target: Tensor, words: Dictionary, *, prefix_size: int = 0
 ) -> Tensor:

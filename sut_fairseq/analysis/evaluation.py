@@ -27,7 +27,6 @@ from sut_fairseq.statistics import HaltingStatistics
 from sut_fairseq.tasks.columns import order_of, read_column
 from sut_fairseq.tasks.gold_attention import GoldAttentionTask
 from sut_fairseq.tasks.labels import LabelTask
-from sut_fairseq.tasks.searching import word_scores
 from sut_fairseq.tasks.sequence_classification import SequenceClassificationTask
 
 LENGTHS = ("source_length", "target_length")
@@ -140,7 +139,7 @@ def by_reference(model: Any, task: tasks.FairseqTask) -> Ask:
             names = [words[label] for label in task.labels[best].tolist()]
             targets = [words[label] for label in batch["target"][:, 0].tolist()]
             return [Answer(name == target, name) for name, target in zip(names, targets)]
-        scores = word_scores(model, model(**batch["net_input"]))
+        scores = metrics.word_scores(model, model(**batch["net_input"]))
         right = metrics.found_by_greedy_search(scores, batch["target"], words)
         return [Answer(found, None) for found in right.tolist()]
 

@@ -211,7 +211,7 @@ class CrossEntropyWithAuxiliaryCriterion(LabelSmoothedCrossEntropyCriterion):
         # A language model has no target sentence to match.
         if not self.training and "prev_output_tokens" in sample["net_input"]:
             logging_output |= metrics.exact_match_sums(
-                net_output[0],
+                metrics.word_scores(model, net_output),
                 sample["target"],
                 self.task.target_dictionary,
                 prefix_size=self.ignore_prefix_size,

@@ -1,4 +1,4 @@
-"""Greedy search that reports attention, and scores of words."""
+"""Greedy search that reports attention."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
-def word_scores(model: Any, output: Any) -> Tensor:
-    """Scores of each word, `(batch, length, vocabulary)`, from a model's output in evaluation mode.
-
-    They are logits, or log-probabilities if the model has an adaptive softmax, which returns none.
-    """
-    if getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is None:
-        scores: Tensor = output[0]
-    else:
-        scores = model.get_normalized_probs(output, log_probs=True)
-    return scores
+from sut_fairseq.metrics import word_scores
 
 
 def greedy_search(

@@ -20,13 +20,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sut_fairseq import metrics
+from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.recurrent_translation import (
     RecurrentTranslationConfig,
     RecurrentTranslationModel,
 )
 from sut_fairseq.tasks.gold_attention import WithGold, read_gold
-from sut_fairseq.tasks.searching import greedy_search, word_scores
+from sut_fairseq.tasks.searching import greedy_search
 from tests.models import batch, dictionary, sample_of, small_model, task
 
 WORDS = dictionary(9, "v")
@@ -248,15 +249,25 @@ def test_greedy_search_is_that_of_fairseq() -> None:
 @torch.no_grad()
 def test_scores_of_an_adaptive_softmax() -> None:
     """Such a model returns features, and more columns than it has words."""
+    torch.manual_seed(6)  # with it, no found sentence has an unknown word
     options = Namespace(encoder_embed_dim=32, encoder_layers=1, decoder_layers=1)
     options.adaptive_softmax_cutoff = [4, 8]
     base_architecture(options)
     model = TransformerModel.build_model(options, task()).eval()
-    output = model(**sample_of(batch())["net_input"])
-    scores = word_scores(model, output)
-    size = len(task().target_dictionary)
+    words, sample = task().target_dictionary, sample_of(batch())
+    output = model(**sample["net_input"])
+    scores = metrics.word_scores(model, output)
+    size = len(words)
     assert output[0].size(-1) != size == scores.size(-1)
     torch.testing.assert_close(scores.exp().sum(dim=-1), torch.ones(scores.shape[:2]))
+
+    found, _ = greedy_search(model, sample, words)
+    sample["target"] = found.contiguous()
+    sample["net_input"]["prev_output_tokens"] = found.roll(1, dims=1)
+    sample["net_input"]["prev_output_tokens"][:, 0] = words.eos()
+    criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1).eval()
+    _, _, log = criterion(model, sample)
+    assert log["exact_match_right"] == log["exact_match_sentences"] == 3
 
 
 @torch.no_grad()
