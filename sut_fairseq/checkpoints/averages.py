@@ -44,8 +44,6 @@ def begun_with_parameters(trainer: Any) -> Iterator[None]:
             extra["ema"] = dict(state["model"])
         return state
 
-    # What `reading` asks for: fairseq's own function.
-    with_average.__wrapped__ = getattr(read, "__wrapped__", read)  # type: ignore[attr-defined]
     if trainer.cfg.ema.store_ema:
         checkpoint_utils.load_checkpoint_to_cpu = with_average
     try:

@@ -9,7 +9,6 @@ import zipfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -24,6 +23,8 @@ from sut_fairseq.checkpoints.exported import is_exported, read_exported
 from sut_fairseq.checkpoints.integrity import check_file, check_whole, not_a_checkpoint, truncated
 from sut_fairseq.checkpoints.settings import refuse_code
 from sut_fairseq.errors import InputError
+
+_fairseq_read = checkpoint_utils.load_checkpoint_to_cpu
 
 _REFUSED_CLASS = re.compile(r"GLOBAL ([\w.]+)")
 
@@ -48,19 +49,14 @@ def load_checkpoint(path: str | Path, *, lazy: bool = False) -> dict[str, Any]:
             object of a class that is not allow-listed, or a setting that is Python code.
     """
     path = Path(path)
-    if is_exported(path):
-        with _sentences(path):
-            state = read_exported(path, lazy=lazy)
-            _check_content(path, state)
-        return state
-    if lazy:
-        check_file(path)
-    else:
-        check_whole(path)
     with _sentences(path):
-        # Checkpoints in torch's format from before 1.6 are no zip archives and cannot be mapped.
-        mapped = lazy and zipfile.is_zipfile(path)
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        if is_exported(path):
+            state = read_exported(path, lazy=lazy)
+        else:
+            (check_file if lazy else check_whole)(path)
+            # Files from before torch 1.6 are no zip archives, and cannot be mapped.
+            mapped = lazy and zipfile.is_zipfile(path)
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         _check_content(path, state)
     return state
 
@@ -75,13 +71,11 @@ def load_as_fairseq(path: str, *arguments: Any, **options: Any) -> Any:
     Raises:
         InputError: as in `load_checkpoint`.
     """
-    read = checkpoint_utils.load_checkpoint_to_cpu
-    read = getattr(read, "__wrapped__", read)
     if is_exported(path):
         return _exported_as_fairseq(path, *arguments, **options)
     check_whole(path)
     with _sentences(Path(path)):
-        state = read(path, *arguments, **options)
+        state = _fairseq_read(path, *arguments, **options)
         _check_content(Path(path), state)
     return state
 
@@ -122,16 +116,14 @@ def guard_fairseq() -> None:
     a model, since some of fairseq's models name a second checkpoint in their settings. torch
     refuses classes and functions there as well, but not flipped bytes, nor code among the settings.
     """
-    read = checkpoint_utils.load_checkpoint_to_cpu
+    checkpoint_utils.load_checkpoint_to_cpu = _checked
 
-    @wraps(read)
-    def checked(path: str, *arguments: Any, **options: Any) -> Any:
-        show_input_errors_as_sentences()
-        of_another_file_system = not Path(path).exists()
-        return (read if of_another_file_system else load_as_fairseq)(path, *arguments, **options)
 
-    if not hasattr(read, "__wrapped__"):
-        checkpoint_utils.load_checkpoint_to_cpu = checked
+def _checked(path: str, *arguments: Any, **options: Any) -> Any:
+    """`load_checkpoint_to_cpu`, with checks of what is not on another file system."""
+    show_input_errors_as_sentences()
+    read = load_as_fairseq if Path(path).exists() else _fairseq_read
+    return read(path, *arguments, **options)
 
 
 @contextmanager

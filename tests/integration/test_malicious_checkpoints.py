@@ -19,7 +19,7 @@ from fairseq.models import MODEL_REGISTRY
 
 import sut_fairseq
 from sut_fairseq import models
-from sut_fairseq.checkpoints.reading import load_checkpoint
+from sut_fairseq.checkpoints.reading import _fairseq_read, load_checkpoint
 from sut_fairseq.checkpoints.settings import EVALUATED, refuse_code
 from sut_fairseq.cli import (
     average,
@@ -203,8 +203,7 @@ def test_a_second_checkpoint_is_checked_too(
 ) -> None:
     """Some of fairseq's models load one that their settings name, with fairseq's own function."""
     path = malice.names_another(trained, data, tmp_path, canary)
-    read = checkpoint_utils.load_checkpoint_to_cpu
-    unguarded = getattr(read, "__wrapped__", read)
+    unguarded = _fairseq_read
     monkeypatch.setattr(checkpoint_utils, "load_checkpoint_to_cpu", unguarded)
     with contextlib.suppress(Exception):  # what comes after the trick does not matter
         checkpoint_utils.load_model_ensemble_and_task([str(path)], {"data": str(tmp_path)})
