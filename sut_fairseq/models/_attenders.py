@@ -36,7 +36,7 @@ _CONTENT: dict[str, Kind[Callable[[Config], ContentAttender]]] = {
 }
 
 CONTENT_ATTENDERS: Axis[Callable[[Config], ContentAttender]] = Axis(
-    "what the mix attender mixes with location", _CONTENT
+    "what the mix attender mixes with location", _CONTENT, ContentAttender
 )
 
 
@@ -56,4 +56,5 @@ ATTENDERS: Axis[Callable[[Config], Attender]] = Axis(
         "location": Kind("by position alone", _location),
         "mix": Kind("by position and by content", _mix),
     },
+    Attender,
 )

@@ -31,11 +31,13 @@ class Axis(Generic[Build]):
     Args:
         help: what the option decides.
         kinds: the kinds by name.
+        returns: classes of what builders return; none where a plugin can add no kind.
     """
 
-    def __init__(self, help: str, kinds: dict[str, Kind[Build]]) -> None:
+    def __init__(self, help: str, kinds: dict[str, Kind[Build]], *returns: type) -> None:
         self._help = help
         self.kinds = kinds
+        self.returns = returns
 
     def __iter__(self) -> Iterator[str]:
         """The names, for an option's choices."""

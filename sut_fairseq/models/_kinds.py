@@ -101,6 +101,7 @@ POSITIONS: Axis[Callable[[Config, Side], Scores]] = Axis(
             ),
         ),
     },
+    Scores,
 )
 
 
@@ -116,6 +117,7 @@ DISTRIBUTIONS: Axis[Callable[[Config, Side], Distribution]] = Axis(
         ),
         "geometric": Kind("the closest match", lambda config, side: Geometric(causal=side.causal)),
     },
+    Distribution,
 )
 
 
@@ -135,6 +137,8 @@ CROSS_ATTENTION: Axis[Callable[[Config, Side], Distribution | MovingGaze]] = Axi
         ),
         "mix": Kind("by position and by content", partial(_gaze, mixes=True)),
     },
+    Distribution,
+    MovingGaze,
 )
 
 
@@ -143,12 +147,9 @@ ATTENTION_BIASES = ("none", "value-scores", "all")
 
 
 def _multihead(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
-    check(
-        config.attention_experts == 1,
-        "attention_experts",
-        "1 for `attention_kind` multihead, which has no experts",
-        config.attention_experts,
-    )
+    experts = config.attention_experts
+    requirement = "1 for `attention_kind` multihead, which has no experts"
+    check(experts == 1, "attention_experts", requirement, experts)
     return MultiheadAttention(
         core,
         embed_dim=side.embed_dim,
@@ -186,9 +187,7 @@ def _mixture(config: Config, side: Side, core: AttentionCore, source_dim: int) -
 def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: int) -> Attention:
     experts = config.attention_experts
     check(experts == 1, "attention_experts", "1 for `attention_kind` compositional", experts)
-    num_retrievals = config.attention_retrievals
-    value_dim = config.attention_value_dim
-    bias = _biases(config, "compositional", ATTENTION_BIASES)
+    num_retrievals, value_dim = config.attention_retrievals, config.attention_value_dim
     return CompositionalAttention(
         core,
         embed_dim=side.embed_dim,
@@ -201,7 +200,7 @@ def _compositional(config: Config, side: Side, core: AttentionCore, source_dim: 
         value_matrices=str(config.attention_value_matrices),
         value_scores=str(config.attention_value_scores),
         score_bias=str(config.attention_biases) != "none",
-        bias=bias,
+        bias=_biases(config, "compositional", ATTENTION_BIASES),
     )
 
 
@@ -210,8 +209,7 @@ def _by_experts(config: Config, side: Side, core: AttentionCore, source_dim: int
     # refused: the options may be a compositional preset's, whose kind they replace.
     requirement = "left out without `attention_kind` compositional"
     for name in ("attention_retrievals", "attention_value_dim"):
-        given = getattr(config, name)
-        check(given is None, name, requirement, given)
+        check(getattr(config, name) is None, name, requirement, getattr(config, name))
     build = _multihead if config.attention_experts == 1 else _mixture
     return build(config, side, core, source_dim)
 
@@ -224,6 +222,7 @@ ATTENTION: Axis[Callable[[Config, Side, AttentionCore, int], Attention]] = Axis(
         "mixture": Kind("heads of the experts that a token is routed to", _mixture),
         "compositional": Kind("searches that choose what they retrieve", _compositional),
     },
+    Attention,
 )
 
 
@@ -266,6 +265,7 @@ FEED_FORWARD: Axis[Callable[[Config, Side, Activation], FeedForward]] = Axis(
         "dense": Kind("one layer for all tokens", _dense),
         "mixture": Kind("the experts that a token is routed to", _mixture_feed_forward),
     },
+    FeedForward,
 )
 
 
@@ -295,6 +295,7 @@ HALTING: Axis[Callable[[Config, Side], Halting]] = Axis(
             lambda config, side: DehghaniHalting(side.embed_dim, epsilon=config.halting_epsilon),
         ),
     },
+    Halting,
 )
 
 
@@ -346,4 +347,5 @@ BLOCKS: Axis[Callable[[Config, Side, Attention, Attention | None, FeedForward], 
         "transformer": Kind("residual sublayers", _transformer),
         "data-router": Kind("copies or updates states (Neural Data Router)", _data_router),
     },
+    Block,
 )

@@ -27,14 +27,6 @@ from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Axis, Kind
 from sut_fairseq.models._given import options_of_command
-from sut_fairseq.modules.attention.distributions.gaze import MovingGaze
-from sut_fairseq.modules.attention.distributions.interface import Distribution
-from sut_fairseq.modules.attention.interface import Attention
-from sut_fairseq.modules.attention.positions.interface import Scores
-from sut_fairseq.modules.block import Block
-from sut_fairseq.modules.feedforward import FeedForward
-from sut_fairseq.modules.halting.interface import Halting
-from sut_fairseq.modules.recurrent.attenders.interface import Attender, ContentAttender
 
 AXES: dict[str, Axis[Any]] = {
     "attender": _attenders.ATTENDERS,
@@ -46,18 +38,6 @@ AXES: dict[str, Axis[Any]] = {
     "feed-forward": _kinds.FEED_FORWARD,
     "halting": _kinds.HALTING,
     "mix-content": _attenders.CONTENT_ATTENDERS,
-}
-# What the builders of an axis return.
-_BASES: dict[str, tuple[type, ...]] = {
-    "attender": (Attender,),
-    "attention": (Attention,),
-    "attention-distribution": (Distribution,),
-    "attention-positions": (Scores,),
-    "block": (Block,),
-    "cross-attention": (Distribution, MovingGaze),
-    "feed-forward": (FeedForward,),
-    "halting": (Halting,),
-    "mix-content": (ContentAttender,),
 }
 
 
@@ -143,8 +123,9 @@ def _checked(axis: str, name: str, build: Callable[..., Any]) -> Callable[..., A
     @wraps(build)
     def checked(*arguments: Any) -> Any:
         module = build(*arguments)
-        if not isinstance(module, _BASES[axis]):
-            base, got = _BASES[axis][0].__name__, " ".join(repr(module).split())
+        bases = AXES[axis].returns
+        if not isinstance(module, bases):
+            base, got = bases[0].__name__, " ".join(repr(module).split())
             raise InputError(
                 f"the builder of the {axis} kind `{name}` must return a `{base}`, but returns "
                 f"{got:.80}."
