@@ -122,11 +122,10 @@ def _train(arguments: argparse.Namespace) -> None:
     runs = []
     several = len(choices) * len(arguments.seeds) > 1
     _check_out(arguments.out, several)
-    called = _called(experiment)
     for choice in choices:
         for seed in dict.fromkeys(arguments.seeds):
             folder = _run_folder(experiment, choice, seed, data, arguments.out, several)
-            runs.append(Run(experiment, called, choice, seed, data, folder.resolve()))
+            runs.append(Run(experiment, choice, seed, data, folder.resolve()))
     change = Change.LENGTH if arguments.change_length else Change.NOTHING
     if arguments.change_settings:
         change = Change.SETTINGS
@@ -142,12 +141,6 @@ def _train(arguments: argparse.Namespace) -> None:
     for run in runs:
         line = [PROGRAM_NAME, "evaluate", str(run.folder), *plugin_of(run.trainings(Machine(0)))]
         print(f"evaluate it: {shlex.join(line)}")
-
-
-def _called(experiment: Experiment) -> str:
-    """How a record names an experiment: by our name, or by the path of a user's file."""
-    ours = reading.is_ours(experiment.path)
-    return experiment.name if ours else str(experiment.path.resolve())
 
 
 def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:

@@ -29,7 +29,6 @@ from sut_fairseq.experiments.settings import (
 )
 
 USER_DIR = Path(__file__).resolve().parents[1]
-FINISHED_STAGE = "checkpoint_last.pt"
 
 
 def split_line(line: str, where: str) -> list[str]:
@@ -142,7 +141,7 @@ def plan(
                 start=start,
             )
         )
-        start = trainings[-1].folder / "checkpoints" / FINISHED_STAGE
+        start = trainings[-1].folder / "checkpoints" / "checkpoint_last.pt"
     return trainings
 
 

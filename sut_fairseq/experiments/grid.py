@@ -126,7 +126,6 @@ def runs(
     return [
         Run(
             experiment=experiment,
-            called=experiment.name,
             choice=choice,
             seed=seed,
             data=data[name],

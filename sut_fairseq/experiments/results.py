@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from sut_fairseq.errors import InputError
@@ -59,6 +60,16 @@ class Row:
         """Sample standard deviation; None for a single seed."""
         values = list(self.results.values())
         return statistics.stdev(values) if len(values) > 1 else None
+
+    def figures(self, text: Callable[[float], str]) -> dict[str, str]:
+        """The results as text by column, of which `text` makes that of our numbers."""
+        return {
+            "seeds": " ".join(map(str, self.results)),
+            "each": " ".join(map(text, self.results.values())),
+            "mean": text(self.mean),
+            "deviation": "" if self.deviation is None else text(self.deviation),
+            "paper": "" if self.paper is None else f"{self.paper:g}",
+        }
 
 
 @dataclass(frozen=True)
@@ -166,11 +177,7 @@ class Group:
                 "group": row.group,
                 "measure": row.measure,
                 "first run": run.name,
-                "seeds": " ".join(map(str, row.results)),
-                "each": " ".join(shown(row.measure, one) for one in row.results.values()),
-                "mean": shown(row.measure, row.mean),
-                "deviation": "" if row.deviation is None else shown(row.measure, row.deviation),
-                "paper": "" if row.paper is None else f"{row.paper:g}",
+                **row.figures(partial(shown, row.measure)),
             }
             for row in rows
         ]

@@ -11,7 +11,7 @@ from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
 from sut_fairseq.experiments.commands import Machine, Training, plan, words
 from sut_fairseq.experiments.provenance import Data
-from sut_fairseq.experiments.reading import MATRIX
+from sut_fairseq.experiments.reading import MATRIX, is_ours
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.schema import Experiment, Settings, whole, without_machine
 from sut_fairseq.experiments.settings import Choice
@@ -23,7 +23,6 @@ class Run:
 
     Attributes:
         experiment: what is run.
-        called: how the record calls the experiment: by its name or the path of its file.
         choice: which model, size and so on.
         seed: of the training.
         data: what it is trained on.
@@ -31,11 +30,16 @@ class Run:
     """
 
     experiment: Experiment
-    called: str
     choice: Choice
     seed: int
     data: Data
     folder: Path
+
+    @property
+    def called(self) -> str:
+        """How its record names the experiment: by our name, or by the path of a user's file."""
+        path = self.experiment.path
+        return self.experiment.name if is_ours(path) else str(path.resolve())
 
     def trainings(self, machine: Machine) -> list[Training]:
         """What is run, the stages first."""

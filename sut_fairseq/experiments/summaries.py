@@ -62,11 +62,7 @@ class Table:
                 "model": line.model,
                 "split": line.split,
                 "group": row.group,
-                "seeds": " ".join(map(str, row.results)),
-                "each": " ".join(f"{result:.4f}" for result in row.results.values()),
-                "mean": f"{row.mean:.4f}",
-                "deviation": "" if row.deviation is None else f"{row.deviation:.4f}",
-                "paper": "" if row.paper is None else f"{row.paper:g}",
+                **row.figures("{:.4f}".format),
             }
             for line in self.lines
             for row in line.rows
