@@ -43,7 +43,9 @@ def add_options(
         _check(option, {*known, *taken})
         owner.__annotations__[option.name] = option.type
     for config in holders:
-        own = [(one.name, one.type, _copy(one)) for one in given]
+        own = [
+            (one.name, one.type, field(default=one.default, metadata=one.metadata)) for one in given
+        ]
         made = make_dataclass(config.__name__, own, bases=(config,))
         for part in ("__init__", "__eq__", "__repr__", "__dataclass_fields__"):
             setattr(config, part, getattr(made, part))
@@ -58,10 +60,6 @@ def add_options(
 
 def _described(option: Field[Any] | None) -> object:
     return option and (option.name, option.type, option.default, dict(option.metadata))
-
-
-def _copy(option: Field[Any]) -> Any:
-    return field(default=option.default, metadata=option.metadata)
 
 
 def _check(option: Field[Any], taken: set[str]) -> None:

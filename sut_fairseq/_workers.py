@@ -18,7 +18,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -124,11 +124,10 @@ def prepare_workers() -> None:
         )
 
 
+@cache
 def _mend_trainer() -> None:
     from fairseq.trainer import Trainer  # only here: nothing but training needs it
 
-    if getattr(Trainer._prepare_sample, "marks_ignored_batches", False):
-        return
     replicate = distributed_fairseq_model.DistributedDataParallel
     distributed_fairseq_model.DistributedDataParallel = _without_gpu_on_cpu(replicate)
     Trainer._prepare_sample = _marking_ignored_batches(Trainer._prepare_sample)
@@ -163,5 +162,4 @@ def _marking_ignored_batches(prepare: Callable[..., Any]) -> Callable[..., Any]:
             return {**batch, IGNORED: True}, False
         return batch, ignored
 
-    prepared.marks_ignored_batches = True  # type: ignore[attr-defined]
     return prepared

@@ -12,7 +12,6 @@ from fairseq.data import FairseqDataset
 from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
 from torch import Tensor
 
-import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.analysis.depth import stacks
 from sut_fairseq.checkpoints.reading import first_not_finite, guard_fairseq, load_as_fairseq
 from sut_fairseq.checkpoints.settings import name_of

@@ -14,7 +14,6 @@ from fairseq.models import FairseqLanguageModel
 from fairseq.tasks.language_modeling import LanguageModelingConfig
 from torch import Tensor
 
-import sut_fairseq  # noqa: F401  (registers the architectures)
 from sut_fairseq.analysis.countable import check_kind
 from sut_fairseq.analysis.depth import never_halt
 from sut_fairseq.errors import InputError, check

@@ -151,10 +151,10 @@ def _one_of(found: list[Path]) -> Path:
     """The checkpoint to take, of those in a folder."""
     if len(found) == 1:
         return found[0]
+    by_name = {path.name: path for path in found}
     for name in _NAMES:
-        for path in found:
-            if path.name == name:
-                return path
+        if name in by_name:
+            return by_name[name]
     raise InputError(
         f"`{found[0].parent}` has {len(found)} checkpoints, and none is called "
         f"{' or '.join(_NAMES)}; give one of the files, {found[0].name} for example."

@@ -18,7 +18,6 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 from torch import Tensor
 
-import sut_fairseq  # noqa: F401  (registers the model)
 from sut_fairseq.analysis.untrained import numbered
 from sut_fairseq.checkpoints.published import Translation, translate
 from sut_fairseq.checkpoints.reading import load_checkpoint
@@ -69,20 +68,17 @@ class Imported:
         self._take_over_task(cfg["task"])
         extra = self.source.get("extra_state") or {}
         kept = {name: extra[name] for name in ("train_iterator", "val_loss") if name in extra}
+        history: dict[str, Any] = dict(criterion_name="", optimizer_name="", lr_scheduler_state={})
+        history["num_updates"] = updates_of(self.source) or 0
         return {
             "args": None,
             "cfg": cfg,
             "model": self._tensors(),
             "criterion": None,
-            "optimizer_history": [self._history()],
+            "optimizer_history": [history],
             "task_state": {},
             "extra_state": {**kept, "imported_from": self.path.name},
         }
-
-    def _history(self) -> dict[str, Any]:
-        """How long the original was trained, in the form that fairseq expects."""
-        names = dict(criterion_name="", optimizer_name="", lr_scheduler_state={})
-        return {**names, "num_updates": updates_of(self.source) or 0}
 
     def _take_over_task(self, task: dict[str, Any]) -> None:
         """Fill in how the original's data were read, and where they are."""

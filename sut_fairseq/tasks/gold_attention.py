@@ -140,9 +140,9 @@ def read_gold(lines: Sequence[str], pairs: LanguagePairDataset, path: Path) -> l
                 f"gold attention: leave the pair out."
             )
         # Python refuses to parse numbers of thousands of digits.
-        fits = [word.isdecimal() and len(word) <= _MOST_DIGITS for word in line.split()]
         numbers = [
-            int(word) if fit else source for word, fit in zip(line.split(), fits, strict=True)
+            int(word) if word.isdecimal() and len(word) <= _MOST_DIGITS else source
+            for word in line.split()
         ]
         if len(numbers) != target or max(numbers) >= source:
             raise InputError(
