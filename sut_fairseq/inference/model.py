@@ -25,7 +25,13 @@ from sut_fairseq.inference.batching import encoded_batches
 from sut_fairseq.inference.costs import Costs
 from sut_fairseq.inference.device import usable_device
 from sut_fairseq.inference.files import ModelFiles, find_model
-from sut_fairseq.inference.results import Classification, ExactMatch, Search, Translation
+from sut_fairseq.inference.results import (
+    Classification,
+    ExactMatch,
+    Search,
+    Translation,
+    whole_number,
+)
 from sut_fairseq.inference.sharing import NotPickled, sharing_weights
 from sut_fairseq.inference.text import ModelText, SharedSide
 from sut_fairseq.inference.trace import SentenceTrace
@@ -259,7 +265,7 @@ class Model(NotPickled):
             InputError: if there are not as many references as sources, or the model cannot take a
                 source.
         """
-        asked, expected = _listed(sources), _listed(references)
+        asked, expected = _listed(sources, "sources"), _listed(references, "references")
         check(bool(asked), "sources", "at least one", "none")
         needed = f"as many as sources ({len(asked)})"
         check(len(expected) == len(asked), "references", needed, len(expected))
@@ -273,12 +279,12 @@ class Model(NotPickled):
         answers = self.translate(
             asked, alpha_threshold=alpha_threshold, beam=beam, max_len_b=max_len_b, costs=False
         )
-        right = []
-        for answer, tokens in zip(answers, encoded):
-            found = answer.target_tokens
-            right.append(found is not None and found.tolist() == tokens)
+        found = (answer.target_tokens for answer in answers)
+        right = tuple(
+            one is not None and one.tolist() == tokens for one, tokens in zip(found, encoded)
+        )
         texts = tuple(answer.text for answer in answers)
-        return ExactMatch(100 * sum(right) / len(right), tuple(right), texts)
+        return ExactMatch(100 * sum(right) / len(right), right, texts)
 
     def trace(
         self,
@@ -307,7 +313,7 @@ class Model(NotPickled):
         check(isinstance(text, str), "text", "one sentence", repr(text)[:40])
         readable = target is None or isinstance(target, str)
         check(readable, "target", "what a decoder reads, as one text", repr(target)[:40])
-        Search(beam=beam, max_len_b=max_len)  # checks them
+        beam, max_len = whole_number("beam", beam, 1), whole_number("max_len", max_len, 1)
         reader = self.reader(alpha_threshold, beam=beam, max_len=max_len)
         with torch.device("cpu"):  # whatever torch's default device is
             sentence = reader.sentence(text)
@@ -369,11 +375,11 @@ def _progress(items: Iterable[Item], doing: str, total: int) -> Iterable[Item]:
     return tqdm(items, doing, total, unit="line", leave=False, delay=3, disable=None)
 
 
-def _listed(lines: Iterable[str]) -> list[str]:
+def _listed(lines: Iterable[str], name: str = "lines") -> list[str]:
     if isinstance(lines, str):
         raise InputError("give a list of sentences, as in [text], not one text alone.")
-    check(isinstance(lines, Iterable), "lines", "a list of sentences", type(lines).__name__)
+    check(isinstance(lines, Iterable), name, "a list of sentences", type(lines).__name__)
     listed = list(lines)
     for line in listed:
-        check(isinstance(line, str), "lines", "a list of texts", f"one with {line!r:.40}")
+        check(isinstance(line, str), name, "a list of texts", f"one with {line!r:.40}")
     return listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from typing import Any
 
 from torch import Tensor
 
@@ -35,18 +36,20 @@ class Search:
 
     def __post_init__(self) -> None:
         for name, least in (("beam", 1), ("max_len_b", 1), ("max_tokens", 1), ("batch_size", 0)):
-            value = getattr(self, name)
-            whole = isinstance(value, Integral) and not isinstance(value, bool)
-            check(
-                whole and value >= least, name, f"a whole number of at least {least}", repr(value)
-            )
-            object.__setattr__(self, name, int(value))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name), least))
         # Within these bounds the scores of sentences of a thousand tokens do not overflow.
         for name, low, high in (("lenpen", -10, 10), ("max_len_a", 0, 1_000_000)):
             value = getattr(self, name)
             number = isinstance(value, Real) and low <= float(value) <= high
             check(number, name, f"a number from {low} to {high:,}", repr(value))
             object.__setattr__(self, name, float(value))  # fairseq's power of two ints overflows
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Refuse what is no whole number, or is less than the least one that makes sense."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    check(whole and value >= least, name, f"a whole number of at least {least}", repr(value))
+    return int(value)
 
 
 @dataclass(frozen=True)

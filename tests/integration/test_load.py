@@ -344,10 +344,16 @@ def test_what_is_refused(
     for lines in (None, [3], [b"run"]):
         with pytest.raises(InputError, match="`lines` must be a list of"):
             model.translate(lines)
+        with pytest.raises(InputError, match="`sources` must be a list of"):
+            model.exact_match(lines, LINES)
+        with pytest.raises(InputError, match="`references` must be a list of"):
+            model.exact_match(LINES, lines)
     with pytest.raises(InputError, match="`text` must be one sentence"):
         model.trace(LINES)
     with pytest.raises(InputError, match="`beam` must be"):
         model.trace("run", beam=0)
+    with pytest.raises(InputError, match="`max_len` must be"):
+        model.trace("run", max_len=0)
     with pytest.raises(InputError, match="`target` must be what a decoder reads, as one text"):
         model.trace("run", target=5)
     with pytest.raises(InputError, match="`path` must be the path of a checkpoint"):
