@@ -50,13 +50,12 @@ ALLOWED = {
     "inference": {"modules", "tasks", "analysis", "experiments", "checkpoints", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "experiments", "inference", "checkpoints", "_allocator"),
+        *("analysis", "experiments", "inference", "checkpoints", "_allocator", "_registration"),
     },
-    # The package itself registers what fairseq looks up by name, and shows the core's errors.
-    "": {
-        *("criterions", "models", "tasks", "checkpoints", "inference"),
-        *("_excepthook", "_requirements"),
-    },
+    # What fairseq looks up by name.
+    "_registration": {"criterions", "models", "tasks", "checkpoints", "_excepthook"},
+    # The package itself imports it, but not in every command, and shows the core's errors.
+    "": {"inference", "_excepthook", "_registration", "_requirements"},
 }
 # The exception for bad input, which any room may raise; it imports nothing.
 FOR_ALL = "errors"
@@ -64,7 +63,8 @@ FOR_ALL = "errors"
 # begin with the import of the package itself.
 DATA = "sut_data"
 DATA_ROOT = ROOT.parent / "data-prep" / DATA
-MAY_USE_DATA = {"checkpoints", "models", "analysis", "experiments", "inference", "cli", ""}
+MAY_USE_DATA = {"checkpoints", "models", "analysis", "experiments", "inference", "cli"}
+MAY_USE_DATA |= {"", "_registration"}
 # Its rooms; each may import from those before it, and nothing of this package.
 DATA_ROOMS = (
     *("errors", "interrupts", "files", "tables", "waiting", "command_line"),

@@ -12,8 +12,6 @@ from os.path import realpath  # unlike `Path.resolve`, it accepts circular links
 from pathlib import Path
 from typing import Any
 
-from fairseq.utils import import_user_module
-
 from sut_data import command_line
 from sut_fairseq.errors import InputError
 
@@ -54,6 +52,10 @@ class _ImportUserDir(argparse.Action):
     ) -> None:
         if not Path(values).is_dir():
             raise InputError(f"--user-dir {values}: there is no such folder; check its path.")
+        from fairseq.utils import import_user_module  # only here: it takes seconds
+
+        import sut_fairseq._registration  # noqa: F401  the plugin may add to what is registered
+
         try:
             import_user_module(argparse.Namespace(user_dir=values))
         except InputError:

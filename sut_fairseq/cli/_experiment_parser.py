@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sut_data.command_line import Parser, whole_number
 from sut_fairseq.cli._command import number_up_to
-from sut_fairseq.cli._experiment_evaluation import add_options
+from sut_fairseq.cli._experiment_evaluation_options import add_options
 
 _seed = number_up_to(2**32 - 1)  # fairseq-train seeds NumPy, too
 _DESCRIPTION = """Prepare the data of an experiment, train its models, evaluate the runs, and

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-import torch
-
 from sut_data.command_line import forget_output
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import records
@@ -121,6 +119,8 @@ def train(
     Raises:
         InputError: for more GPUs than there are, and as in `Trainer.train`.
     """
+    import torch
+
     there = torch.cuda.device_count()
     gpus = there if arguments.gpus is None else arguments.gpus
     if gpus > there and not arguments.launcher.strip():

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
-from fairseq import options
-
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.commands import USER_DIR, Training
 from sut_fairseq.experiments.typed import nearest
@@ -41,6 +39,10 @@ def plugin_of(trainings: Sequence[Training]) -> list[str]:
 
 
 def _check(words: list[str]) -> None:
+    from fairseq import options
+
+    import sut_fairseq._registration  # noqa: F401
+
     parser = options.get_training_parser()
     parser.error = _refuse  # argparse's own prints the whole usage and exits
     chosen, unknown = options.parse_args_and_arch(parser, words, parse_known=True)

@@ -8,19 +8,13 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from torch import cuda
-
 from sut_data.command_line import STOPPED, Parser, refuse
 from sut_data.files import check_writable, write_whole
 from sut_data.folders.prepared import STAMP
 from sut_data.tables import table
-from sut_fairseq.cli import (
-    _experiment_evaluation,
-    _experiment_figures,
-    _experiment_matrix,
-    _experiment_parser,
-)
+from sut_fairseq.cli import _experiment_figures, _experiment_parser
 from sut_fairseq.cli._command import check_apart, each_of, run_command
+from sut_fairseq.cli._experiment_data import data_of
 from sut_fairseq.cli._experiment_texts import describe, listing, settings_table
 from sut_fairseq.cli._experiment_training import check, clock, listed, stoppable, train
 from sut_fairseq.cli._training_options import check_options, plugin_of
@@ -30,7 +24,6 @@ from sut_fairseq.experiments import (
     keeping,
     pages,
     preparing,
-    provenance,
     reading,
     records,
     report,
@@ -104,10 +97,16 @@ def _prepare(arguments: argparse.Namespace) -> None:
         folder = preparing.prepare(experiment, arguments.split, arguments.out, arguments.own)
     if not (folder / STAMP).is_file():
         return  # `-- --help` was all that was asked
-    usual = cuda.is_available() or _SMALL not in list(experiment.sizes)[1:]
+    usual = _SMALL not in list(experiment.sizes)[1:] or _has_gpu()
     size = [] if usual else ["--size", _SMALL]
     named = shlex.join([arguments.name, *size, "--data", str(folder)])
     print(f"train on it: {PROGRAM_NAME} train {named}")
+
+
+def _has_gpu() -> bool:
+    from torch import cuda
+
+    return cuda.is_available()
 
 
 def _train(arguments: argparse.Namespace) -> None:
@@ -118,7 +117,7 @@ def _train(arguments: argparse.Namespace) -> None:
     choices = [Choice(model, size, arguments.without, arguments.updates, own) for model in models]
     for choice in choices:
         check_choice_of(experiment, choice)
-    data = _data(experiment, arguments)
+    data = data_of(experiment, arguments)
     runs = []
     several = len(choices) * len(arguments.seeds) > 1
     _check_out(arguments.out, several)
@@ -143,53 +142,6 @@ def _train(arguments: argparse.Namespace) -> None:
         print(f"evaluate it: {shlex.join(line)}")
 
 
-def _data(experiment: Experiment, arguments: argparse.Namespace) -> Data:
-    """The prepared folder to train on, or the data that the task draws.
-
-    Raises:
-        InputError: if there is no such folder, except in a dry run.
-    """
-    if experiment.generate:
-        if arguments.data is not None:
-            raise InputError(
-                f"{experiment.name} draws its data as it trains: leave --data {arguments.data} out."
-            )
-        split = preparing.split_of(experiment, arguments.split)
-        dataset = experiment.dataset or experiment.name
-        return provenance.describe_drawn(dataset, split, experiment.generate[split])
-    folder: Path = arguments.data or preparing.folder_of(experiment, arguments.split)
-    if arguments.data is None and not folder.is_dir():
-        if arguments.dry_run:
-            return Data(folder=str(folder.resolve()))
-        split = f" --split {arguments.split}" if arguments.split else ""
-        raise InputError(
-            f"there is no folder {folder}: make it with `{PROGRAM_NAME} prepare "
-            f"{arguments.name}{split}`, or name another one with --data."
-        )
-    data = provenance.describe_data(folder.resolve())
-    if arguments.data is None:
-        _check_data(experiment, preparing.split_of(experiment, arguments.split), data)
-    return data
-
-
-def _check_data(experiment: Experiment, split: str, data: Data) -> None:
-    """Refuse a folder with the usual name that holds other data."""
-    other_set = "" not in (data.dataset, experiment.dataset) and data.dataset != experiment.dataset
-    # With only one split, or in a user's own file, the name need not be that of sut-prepare.
-    named = len(experiment.splits) > 1 and reading.is_ours(experiment.path)
-    there = data.split.replace("-", "_")  # a stamp of Multi30k has had `de-en`
-    # sut-prepare stamps no split where a set has only one; ours may have others by its options.
-    if not there and named and data.dataset == experiment.dataset:
-        there = preparing.DEFAULT if preparing.DEFAULT in experiment.splits else ""
-    other_split = there not in ("", split) and (named or there in experiment.splits)
-    if other_set or other_split:
-        raise InputError(
-            f"{data.folder} holds {f'{data.dataset} {there}'.strip()}, not {experiment.dataset} "
-            f"{split}: move it away and prepare the data again, or name the right folder with "
-            "--data."
-        )
-
-
 def _check_out(out: Path | None, several: bool) -> None:
     """Refuse a single run above the folders of others: they would no longer be found."""
     if out is None or several or not out.is_dir():
@@ -207,6 +159,13 @@ def _run_folder(
     if out is not None:
         return out / f"{choice.model}-seed-{seed}" if several else out
     return _RUNS / experiment.name / name_of_run(experiment, choice, seed, data)
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    import sut_fairseq._registration  # noqa: F401
+    from sut_fairseq.cli import _experiment_evaluation
+
+    _experiment_evaluation.evaluate(arguments)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -276,6 +235,13 @@ def _keep(arguments: argparse.Namespace) -> None:
     each_of(runs, lambda run: print(keeping.keep(run, arguments.into)), "kept")
 
 
+def _matrix(arguments: argparse.Namespace) -> None:
+    import sut_fairseq._registration  # noqa: F401
+    from sut_fairseq.cli import _experiment_matrix
+
+    _experiment_matrix.matrix(arguments)
+
+
 def _check_files(**files: Path | None) -> None:
     """Refuse files that could not be written; each is given by its option."""
     for option, file in files.items():
@@ -289,11 +255,11 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "show": _show,
     "prepare": _prepare,
     "train": _train,
-    "evaluate": _experiment_evaluation.evaluate,
+    "evaluate": _evaluate,
     "compare": _compare,
     "report": _report,
     "keep": _keep,
-    "matrix": _experiment_matrix.matrix,
+    "matrix": _matrix,
 }
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sut_data.folders.binarise import LOG
 from sut_data.folders.prepared import STAMP, check_stamp, set_of, without_added
 from sut_data.text.treatment import Counts
@@ -212,6 +210,8 @@ def describe_computer(threads: str, gpus: int) -> Computer:
         threads: how many the training may use.
         gpus: how many it uses.
     """
+    import torch  # only here: most of `sut-experiment` answers without it
+
     names = [torch.cuda.get_device_name(n) for n in range(min(gpus, torch.cuda.device_count()))]
     return Computer(
         processor=processor(),

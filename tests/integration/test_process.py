@@ -36,6 +36,31 @@ assert not sut_fairseq._allocator.keep_freed_memory.cache_info().currsize, "memo
 sut_fairseq.errors.check(False, "a", "b", 1)
 """
 
+# Runs the lines of its arguments one after the other, as the installed commands do.
+RUN_LINES = """
+import importlib, shlex, sys
+lines = sys.argv[1:]
+for line in lines:
+    sys.argv = shlex.split(line)
+    module = "sut_fairseq.cli." + sys.argv[0].removeprefix("sut-").replace("-", "_")
+    assert importlib.import_module(module).main() == 0, line
+    heavy = {"torch", "fairseq", "numpy", "sacrebleu", "matplotlib"} & sys.modules.keys()
+    assert not heavy, f"{line}: {heavy}"
+"""
+
+
+def test_what_needs_no_model_answers_at_once(repository: Path, tmp_path: Path) -> None:
+    """Without torch and fairseq, whose import takes seconds."""
+    run = repository / "docs/results/records/ctl/ctl-backward-ndr-12000-seed-1"
+    lines = [
+        *("sut-user-dir", "sut-experiment list", "sut-experiment show ctl --size small"),
+        *(f"sut-experiment {command} {run}" for command in ("compare", "report")),
+        f"sut-experiment keep {run} --into {tmp_path}",
+    ]
+    command = [sys.executable, "-c", RUN_LINES, *lines]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
 
 def test_an_import_changes_nothing() -> None:
     """And an error in somebody else's program keeps its traceback."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sut_fairseq.cli.experiment import _check_data
+from sut_fairseq.cli._experiment_data import _check_data
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import provenance, reading
 from sut_fairseq.experiments.provenance import Computer, Data
