@@ -13,7 +13,7 @@ from __future__ import annotations
 from sut_fairseq.errors import InputError  # it says how to install sut_data where that is missing
 
 # isort: split
-from sut_data.interrupts import end_when_interrupted
+from sut_data.interrupts import end_when_interrupted, ended_when_interrupted
 
 end_when_interrupted()  # now: the imports below take seconds
 
@@ -28,14 +28,21 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Classification", "ExactMatch", "InputError", "Model", "Translation", "load"]
-# Commands that answer at once: they import `_registration` themselves, where they need it.
+# Commands that answer at once; they call `register` where they need it.
 _WITHOUT_MODELS = ("sut-experiment", "sut-user-dir")
+
+
+def register() -> None:
+    """Register the models, tasks and criterions; only in few commands it is not done already."""
+    with ended_when_interrupted():
+        import_module("sut_fairseq._registration")
+
 
 show_input_errors_as_sentences()
 if _problem := unmet_requirement():
     raise InputError(_problem)
 if program().name not in _WITHOUT_MODELS:
-    import_module("sut_fairseq._registration")
+    register()
 
 
 def __getattr__(name: str) -> Any:

@@ -50,7 +50,7 @@ ALLOWED = {
     "inference": {"modules", "tasks", "analysis", "experiments", "checkpoints", ""},
     "cli": {
         *("statistics", "losses", "metrics", "modules", "models", "criterions", "tasks", ""),
-        *("analysis", "experiments", "inference", "checkpoints", "_allocator", "_registration"),
+        *("analysis", "experiments", "inference", "checkpoints", "_allocator"),
     },
     # What fairseq looks up by name.
     "_registration": {"criterions", "models", "tasks", "checkpoints", "_excepthook"},

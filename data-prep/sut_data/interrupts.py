@@ -47,6 +47,18 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
+def ended_when_interrupted() -> Iterator[None]:
+    """As before `interruptible` began: for imports that take seconds in the midst of a command."""
+    before = signal.getsignal(signal.SIGINT)
+    end_when_interrupted()
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is not before:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def uninterrupted() -> Iterator[None]:
     """Delay Ctrl-C, SIGTERM and Slurm's warning (SIGUSR1) until the end of the block.
 

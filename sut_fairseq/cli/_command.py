@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sut_data import command_line
+from sut_fairseq import register
 from sut_fairseq.errors import InputError
 
 _QUIET = ("fairseq", "sut_fairseq", "matplotlib")
@@ -52,9 +53,8 @@ class _ImportUserDir(argparse.Action):
     ) -> None:
         if not Path(values).is_dir():
             raise InputError(f"--user-dir {values}: there is no such folder; check its path.")
-        from fairseq.utils import import_user_module  # only here: it takes seconds
-
-        import sut_fairseq._registration  # noqa: F401  the plugin may add to what is registered
+        register()  # the plugin may add to it
+        from fairseq.utils import import_user_module
 
         try:
             import_user_module(argparse.Namespace(user_dir=values))

@@ -119,9 +119,9 @@ def train(
     Raises:
         InputError: for more GPUs than there are, and as in `Trainer.train`.
     """
-    import torch
+    from torch import cuda  # only here: most of `sut-experiment` answers without it
 
-    there = torch.cuda.device_count()
+    there = cuda.device_count()
     gpus = there if arguments.gpus is None else arguments.gpus
     if gpus > there and not arguments.launcher.strip():
         raise InputError(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NoReturn
 
+from sut_fairseq import register
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments.commands import USER_DIR, Training
 from sut_fairseq.experiments.typed import nearest
@@ -26,6 +27,7 @@ def check_options(trainings: Sequence[Training]) -> None:
     Raises:
         InputError: naming the option, and the one that may be meant.
     """
+    register()
     for training in trainings:
         if not plugin_of([training]):
             _check(training.command()[1:])
@@ -40,8 +42,6 @@ def plugin_of(trainings: Sequence[Training]) -> list[str]:
 
 def _check(words: list[str]) -> None:
     from fairseq import options
-
-    import sut_fairseq._registration  # noqa: F401
 
     parser = options.get_training_parser()
     parser.error = _refuse  # argparse's own prints the whole usage and exits

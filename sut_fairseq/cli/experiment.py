@@ -12,6 +12,7 @@ from sut_data.command_line import STOPPED, Parser, refuse
 from sut_data.files import check_writable, write_whole
 from sut_data.folders.prepared import STAMP
 from sut_data.tables import table
+from sut_fairseq import register
 from sut_fairseq.cli import _experiment_figures, _experiment_parser
 from sut_fairseq.cli._command import check_apart, each_of, run_command
 from sut_fairseq.cli._experiment_data import data_of
@@ -104,6 +105,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 
 def _has_gpu() -> bool:
+    register()
     from torch import cuda
 
     return cuda.is_available()
@@ -162,7 +164,7 @@ def _run_folder(
 
 
 def _evaluate(arguments: argparse.Namespace) -> None:
-    import sut_fairseq._registration  # noqa: F401
+    register()
     from sut_fairseq.cli import _experiment_evaluation
 
     _experiment_evaluation.evaluate(arguments)
@@ -236,7 +238,7 @@ def _keep(arguments: argparse.Namespace) -> None:
 
 
 def _matrix(arguments: argparse.Namespace) -> None:
-    import sut_fairseq._registration  # noqa: F401
+    register()
     from sut_fairseq.cli import _experiment_matrix
 
     _experiment_matrix.matrix(arguments)
