@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Classification", "ExactMatch", "InputError", "Model", "Translation", "load"]
 # Commands that answer at once; they call `register` where they need it.
-_WITHOUT_MODELS = ("sut-experiment", "sut-user-dir")
+_WITHOUT_MODELS = ("sut-bleu", "sut-exact-match", "sut-experiment", "sut-user-dir")
 
 
 def register() -> None:

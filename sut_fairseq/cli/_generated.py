@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fairseq.data import data_utils, indexed_dataset
-
+from sut_data.folders.binarise import binarised_rows
 from sut_fairseq.errors import InputError
 
 _UNKNOWN = "<<unk>>"  # in a reference: what the dictionary lacks
@@ -85,7 +84,9 @@ def find_languages(
     """
     if not Path(data).is_dir():
         raise InputError(f"There is no data folder `{data}`; give what fairseq-preprocess wrote.")
-    found = data_utils.infer_language_pair(str(data))
+    names = (path.name.split(".") for path in sorted(Path(data).iterdir()))
+    pairs = (name[1].split("-") for name in names if len(name) > 2)
+    found = next((pair for pair in pairs if len(pair) == 2), [None, None])
     return source_lang or found[0], target_lang or found[1]
 
 
@@ -108,22 +109,31 @@ def count_sentences(
     data = Path(data)
     source, target = find_languages(data, source_lang, target_lang)
     for pair in (f"{source}-{target}", f"{target}-{source}"):
-        prefix = str(data / f"{subset}.{pair}.{target}")
-        if not indexed_dataset.IndexedDataset.exists(prefix):
-            continue
-        try:
-            kind = indexed_dataset.infer_dataset_impl(prefix)
-            return len(indexed_dataset.make_dataset(prefix, impl=kind))
-        except Exception as error:
-            # On a damaged index fairseq's readers raise AssertionError, struct.error, ...
-            raise InputError(
-                f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
-            ) from error
+        prefix = data / f"{subset}.{pair}.{target}"
+        if all(Path(f"{prefix}.{ending}").exists() for ending in ("idx", "bin")):
+            return _rows(prefix)
     present = sorted({path.name.split(".")[0] for path in data.glob("*.idx")})
     raise InputError(
         f"`{data}` has no subset `{subset}` for {source}-{target}; its subsets are: "
         f"{', '.join(present) or 'none'}."
     )
+
+
+def _rows(prefix: Path) -> int:
+    """Number of sentences of a binarised file, whose name lacks its ending."""
+    try:
+        rows = binarised_rows(Path(f"{prefix}.idx"))
+        if rows is None:
+            from fairseq.data import indexed_dataset  # only here: it takes seconds
+
+            kind = indexed_dataset.infer_dataset_impl(str(prefix))
+            rows = len(indexed_dataset.make_dataset(str(prefix), impl=kind))
+        return rows
+    except Exception as error:
+        # On a damaged index fairseq's readers raise AssertionError, struct.error, ...
+        raise InputError(
+            f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
+        ) from error
 
 
 def first_difference(references: Sequence[str], lines: Sequence[str]) -> int | None:

@@ -55,7 +55,8 @@ def test_there_are_commands() -> None:
     assert len(COMMANDS) >= 11
 
 
-WITHOUT_TORCH = ("sut-prepare", "sut-doctor", "sut-experiment", "sut-user-dir")
+WITHOUT_TORCH = ("sut-prepare", "sut-doctor", "sut-bleu", "sut-exact-match", "sut-experiment")
+WITHOUT_TORCH += ("sut-user-dir",)
 
 
 LATE = "sut-experiment train ctl --dry-run"  # it has begun when it imports torch

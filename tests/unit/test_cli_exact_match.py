@@ -119,6 +119,14 @@ def test_a_subset_that_is_not_there(data: Path, tmp_path: Path) -> None:
         count_sentences(tmp_path)
 
 
+def test_a_shortened_index(data: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(data, tmp_path / "data")
+    index = folder / "test.src-tgt.tgt.idx"
+    index.write_bytes(index.read_bytes()[:30])
+    with pytest.raises(ValueError, match="cannot be read; run fairseq-preprocess again"):
+        count_sentences(folder)
+
+
 def test_a_damaged_index(tmp_path: Path) -> None:
     for ending in ("idx", "bin"):
         (tmp_path / f"test.src-tgt.tgt.{ending}").write_bytes(b"nonsense")

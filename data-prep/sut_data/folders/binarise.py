@@ -16,6 +16,11 @@ from sut_data.waiting import waiting
 LOG = "fairseq-preprocess.log"
 # Bytes per number, by fairseq's code of the type.
 _WIDTHS = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8}
+# An index begins with magic bytes, a version, the code of the number type and the number of rows;
+# the length and the place of each row follow.
+_MAGIC = b"MMIDIDX\x00\x00"
+_HEADER = struct.Struct("<9sQBQ")
+_BYTES_PER_ROW = 4 + 8
 
 
 def binarise(
@@ -82,6 +87,22 @@ def name_test_sets(folder: Path, tests: list[str]) -> None:
         path.rename(folder / name)
 
 
+def binarised_rows(index: Path) -> int | None:
+    """Count the rows of a fairseq `.idx` file; None if it is not that of a memory-mapped one.
+
+    Raises:
+        InputError: if it is damaged.
+        OSError: if it cannot be read.
+    """
+    with open(index, "rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            return None
+    rows, _ = _header(index)
+    if index.stat().st_size != _HEADER.size + rows * _BYTES_PER_ROW:
+        raise InputError(f"{index.name} is damaged: it has another size than it says.")
+    return rows
+
+
 def binarised_symbols(data: Path) -> int:
     """Count the symbols in a fairseq `.bin` file, the end symbol of each row included.
 
@@ -94,13 +115,12 @@ def binarised_symbols(data: Path) -> int:
 
 def _header(index: Path) -> tuple[int, int]:
     """Number of rows, and bytes per symbol, of a fairseq `.idx` file."""
-    header = struct.Struct("<9sQBQ")  # magic, version, code of the number type, rows
     try:
         with open(index, "rb") as stream:
-            magic, _, code, rows = header.unpack(stream.read(header.size))
+            magic, _, code, rows = _HEADER.unpack(stream.read(_HEADER.size))
     except (FileNotFoundError, struct.error):
         magic, code, rows = b"", 0, 0
-    if magic != b"MMIDIDX\x00\x00" or code not in _WIDTHS:
+    if magic != _MAGIC or code not in _WIDTHS:
         raise InputError(f"fairseq-preprocess did not write a usable {index.name}.")
     return int(rows), _WIDTHS[code]
 
