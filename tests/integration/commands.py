@@ -224,7 +224,7 @@ def start(
         paths[0].write_text(stdin)
         line = [command, *map(str, arguments)]
         given = (line, paths, cwd or Path.cwd(), dict(environment or {}), own_group)
-        process = forks().Process(target=_be_the_command, args=given)
+        process = forks().Process(target=be_the_command, args=given)
         process.start()
         try:
             yield Running(process, paths)
@@ -283,7 +283,7 @@ def _checked(finished: Finished, ok: bool) -> Finished:
     return finished
 
 
-def _be_the_command(
+def be_the_command(
     line: list[str],
     paths: list[Path],
     cwd: Path,
@@ -301,7 +301,8 @@ def _be_the_command(
     # No test cuts the power, and waiting for the disk at every save takes half of some tests' time.
     os.fsync = lambda file: None
     for number, path in enumerate(paths):
-        os.dup2(os.open(path, os.O_CREAT | (os.O_WRONLY if number else os.O_RDONLY)), number)
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND if number else os.O_RDONLY
+        os.dup2(os.open(path, flags), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115

@@ -110,7 +110,12 @@ def test_options_of_models_of_the_plugin(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_averages_translates_and_counts(
-    plugin: Path, checkpoint: Path, data: Path, text: Path, tmp_path: Path
+    plugin: Path,
+    checkpoint: Path,
+    data: Path,
+    text: Path,
+    forking: dict[str, str],
+    tmp_path: Path,
 ) -> None:
     prepared = tmp_path / "prepared"
     shutil.copytree(data, prepared)
@@ -118,7 +123,8 @@ def test_an_evaluation_averages_translates_and_counts(
     for side in ("src", "tgt"):
         shutil.copy(text / f"test.{side}", prepared / "text")
     line = ("evaluate", "--data", prepared, "--checkpoints", checkpoint.parent, "--cpu")
-    shown = run("sut-experiment", *line, "--out", "out", "--user-dir", plugin, cwd=tmp_path)
+    line = (*line, *words("--beam 1 --out out --user-dir"), plugin)
+    shown = run("sut-experiment", *line, cwd=tmp_path, environment=forking)
     assert "encoder steps per token" in shown.stdout
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["scores"]["sentences"] == results["cost"]["sentences"] > 0
@@ -132,7 +138,8 @@ def test_an_export_names_the_plugin_that_it_needs(
     assert "\n- Needs the plugin: `own_plugin` (`--user-dir`" in card
     line = ("sut-translate", tmp_path / "own", "--user-dir", plugin)
     assert f"`{shlex.join(map(str, line))}`" in exported
-    assert run(*line, stdin="jump\n").stdout.count("\n") == 1
+    short = words("--beam 1 --max-len-a 0 --max-len-b 8")
+    assert run(*line, *short, stdin="jump\n").stdout.count("\n") == 1
 
 
 def test_without_it_a_sentence_says_what_is_missing(checkpoint: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ INJECTED = "</script><img/src=x/onerror=canary=1>"
 
 @pytest.fixture(scope="module")
 def port(trained: Path, data: Path) -> Iterator[int]:
-    """Where the installed command serves; at the end it is interrupted, and ends in order."""
+    """Where the command serves; at the end it is interrupted, and ends in order."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]

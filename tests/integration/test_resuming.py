@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.damage import flip, largest_record
-from tests.integration.commands import TINY, Finished, run, start, train, training
+from tests.integration.commands import TINY, Finished, run, start, train, training, words
 
 UPDATES = 12  # five make an epoch: they end in the third one
 LENGTH = ("--max-update", UPDATES, "--no-epoch-checkpoints")
@@ -160,7 +160,17 @@ def falling(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finis
     return train(data, folder, *TINY, *PLATEAU, "--max-epoch", 5), folder
 
 
-PLATEAU = ("--max-update", 0, "--lr-scheduler", "reduce_lr_on_plateau", "--lr-shrink", 0.5)
+# Two batches make an epoch here.
+PLATEAU = (
+    "--batch-size",
+    20,
+    "--max-update",
+    0,
+    "--lr-scheduler",
+    "reduce_lr_on_plateau",
+    "--lr-shrink",
+    0.5,
+)
 PLATEAU += ("--lr-threshold", 0.9, "--lr-patience", 1)
 
 
@@ -175,13 +185,13 @@ def test_a_learning_rate_that_waits_for_losses(
     start = folder / f"checkpoint{epoch}.pt"
     options = (*PLATEAU, "--max-epoch", 5, "--restore-file", start)
     resumed = train(data, tmp_path, *TINY, *options)
-    assert curve(resumed) == curve(uninterrupted)[5 * epoch :]
+    assert curve(resumed) == curve(uninterrupted)[2 * epoch :]
     assert_same_end(tmp_path, folder)
 
 
 def test_patience(data: Path, tmp_path: Path) -> None:
     """It counts on where it was, and a training that it has ended stays ended."""
-    patient = (*TINY, "--max-update", 0, "--lr", 1e-9, "--patience", 2, "--max-epoch", 6)
+    patient = (*TINY, *words("--batch-size 20 --max-update 0 --lr 1e-9 --patience 2 --max-epoch 6"))
     folders = tmp_path / "whole", tmp_path / "resumed"
     uninterrupted = train(data, folders[0], *patient)
     assert [line["epoch"] for line in uninterrupted.logged("valid")] == [1, 2, 3]

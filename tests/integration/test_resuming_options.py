@@ -28,7 +28,8 @@ def test_a_kill_changes_nothing(
     options: str, start: str, done: int, data: Path, tmp_path: Path
 ) -> None:
     folders = tmp_path / "whole", tmp_path / "resumed"
-    flags = (*TINY, "--max-update", UPDATES, "--save-interval-updates", 1, *words(options))
+    length = ("--max-update", min(done + 4, UPDATES), "--save-interval-updates", done)
+    flags = (*TINY, *length, *words(options))
     uninterrupted = train(data, folders[0], *flags)
     resumed = train(data, folders[1], *flags, "--restore-file", folders[0] / start)
     lines = [line for line in curve(uninterrupted) if int(line["num_updates"]) > done]
@@ -42,6 +43,7 @@ def test_a_kill_changes_nothing(
 def test_a_curriculum_ends(data: Path, tmp_path: Path) -> None:
     """Batches are in the order of their lengths in its epochs, and at random after them."""
     options = (*TINY, "--curriculum", 2, "--max-update", 2 * UPDATES, "--max-epoch", 4)
+    options += ("--no-save", "--disable-validation")
     lengths = [line["wpb"] for line in curve(train(data, tmp_path, *options))]
     epochs = [lengths[place : place + 5] for place in range(0, 20, 5)]
     assert epochs[0] == epochs[1]

@@ -247,7 +247,8 @@ def test_answers_while_it_is_asked(checkpoint: Path, monkeypatch: pytest.MonkeyP
         with open(asked) as stdin, open(answering, "w") as stdout, monkeypatch.context() as changed:
             changed.setattr(sys, "stdin", stdin)
             changed.setattr(sys, "stdout", stdout)
-            assert translate_main([str(checkpoint), "--device", "cpu", "--buffer", "1"]) == 0
+            short = words("--device cpu --beam 1 --max-len-b 8 --buffer 1")
+            assert translate_main([str(checkpoint), *short]) == 0
         *found, rest = asker.result()
     assert rest == ""
     for line, answer in zip(lines, found, strict=True):
@@ -268,7 +269,7 @@ def test_without_standard_streams(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What Python makes of streams that are closed from the start is None."""
-    line = [str(checkpoint), "--device", "cpu"]
+    line = [str(checkpoint), *words("--device cpu --beam 1 --max-len-b 8")]
     monkeypatch.setattr(sys, "stdin", None)
     assert translate_main(line) == 2
     shown = capfd.readouterr()
@@ -424,7 +425,7 @@ def test_export(prepared: Path, checkpoint: Path, expected: list[str], tmp_path:
     assert exported["cfg"]["task"]["source_lang"] == "src"
     finished = translate(folder, "--input", prepared / "text" / "test.raw.src", *SEARCH)
     assert finished.stdout.splitlines() == expected
-    assert translate(folder, "--data", prepared, stdin="A girl\n").stderr == ""
+    assert translate(folder, "--data", prepared, *SEARCH, stdin="A girl\n").stderr == ""
     assert_refused(run("sut-translate", moved, *options[:2], "--export", folder, ok=False), "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["moved.pt", "second"]
     (folder / "subwords.bpe").unlink()
@@ -547,14 +548,17 @@ def test_a_report_reads_raw_text_as_translation_does(
     assert skipped[0] > skipped[1] > skipped[2]
 
 
-def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_evaluation(
+    prepared: Path, checkpoint: Path, forking: dict[str, str], tmp_path: Path
+) -> None:
     """`sut-experiment` averages, translates, scores and counts, and says what it did."""
     save_dir = tmp_path / "run" / "checkpoints"
     save_dir.mkdir(parents=True)
     shutil.copy(checkpoint, save_dir)
     folders = ("--data", prepared, "--checkpoints", save_dir, "--out", "out")
     line = ("evaluate", *folders, *words("--beam 2 --cpu"))
-    shown = run("sut-experiment", *line, cwd=tmp_path).stdout
+    forked = {"cwd": tmp_path, "environment": forking}
+    shown = run("sut-experiment", *line, **forked).stdout
     assert "note: there are fewer than the 5 asked for" in shown
     assert "note: chosen by loss" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -572,7 +576,7 @@ def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
 
     # An evaluation that fails leaves the earlier one as it is.
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    failed = run("sut-experiment", *line, "--log", "typo.log", cwd=tmp_path, ok=False)
+    failed = run("sut-experiment", *line, "--log", "typo.log", **forked, ok=False)
     assert "typo.log" in failed.last_line
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert set(before) == {
@@ -593,7 +597,7 @@ def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
     data = provenance.describe_data(prepared)
     chosen = dict(experiment="multi30k", model="sut", size="small", seed=1)
     records.write_record(tmp_path / "run", records.Record(**chosen, data=data, trainings={"": {}}))
-    run("sut-experiment", *words("evaluate run --cpu"), cwd=tmp_path)
+    run("sut-experiment", *words("evaluate run --cpu"), **forked)
     best = save_dir / "evaluation-test-best-5-beam-8-lenpen-0.4"
     scores = json.loads((best / "results.json").read_text())["scores"]
     rows = run("sut-experiment", "compare", "run", cwd=tmp_path).stdout.splitlines()[1:]

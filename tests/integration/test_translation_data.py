@@ -62,8 +62,10 @@ def multi30k_files(samples: Path, tmp_path: Path) -> Path:
     return published_sizes(samples / "multi30k", tmp_path / "raw", dict(multi30k.FILES.values()))
 
 
-def test_multi30k(repository: Path, tmp_path: Path, multi30k_files: Path) -> None:
-    check_multi30k(repository, tmp_path, multi30k_files)
+def test_multi30k(
+    repository: Path, forking: dict[str, str], tmp_path: Path, multi30k_files: Path
+) -> None:
+    check_multi30k(repository, tmp_path, multi30k_files, **forking)
 
 
 @pytest.mark.slow
@@ -71,9 +73,9 @@ def test_the_published_multi30k(repository: Path, tmp_path: Path, shared_data: P
     check_multi30k(repository, tmp_path, shared_data / "multi30k")
 
 
-def check_multi30k(repository: Path, tmp_path: Path, raw: Path) -> None:
+def check_multi30k(repository: Path, tmp_path: Path, raw: Path, **environment: str) -> None:
     words = ["--raw", raw, "--limit", 200, "--bpe", 300, "--out", "data-bin/m"]
-    first = run(repository, tmp_path, "multi30k.sh", *words)
+    first = run(repository, tmp_path, "multi30k.sh", *words, **environment)
     assert first.returncode == 0, first.stderr
     for name, size in (("train", "29,000"), ("val", "1,014"), ("test_2017_mscoco", "461")):
         assert f"Multi30k {name}: {size} pairs, as published." in first.stdout
