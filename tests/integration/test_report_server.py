@@ -8,8 +8,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 
 from sut_fairseq.cli._report_server import Server, hosts_of
 from tests.browser import Browser, find_chromium
+from tests.integration.commands import start
 
 INJECTED = "</script><img/src=x/onerror=canary=1>"
 
@@ -29,25 +28,17 @@ def port(trained: Path, data: Path) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         number = free.getsockname()[1]
-    process = subprocess.Popen(
-        [
-            *(Path(sysconfig.get_path("scripts"), "sut-report"), "--path", trained, "--data", data),
-            *("--serve", str(number), "--thresholds", "0.4", "0.999", "--max-len", "9"),
-        ],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None and process.stderr is not None
-    said = process.stdout.readline()
-    assert said == f"http://127.0.0.1:{number}/\n", process.stderr.read()[-2000:]
-    yield number
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    options = ("--path", trained, "--data", data, "--serve", number)
+    options += ("--thresholds", 0.4, 0.999, "--max-len", 9)
+    with start("sut-report", *options, own_group=True) as running:
+        assert running.wait_for(lambda: running.stdout.endswith("\n")), running.stderr[-2000:]
+        assert running.stdout == f"http://127.0.0.1:{number}/\n"
+        yield number
+        os.kill(running.pid, signal.SIGINT)
+        finished = running.finished(ok=False)
+    assert finished.status == 130
     assert re.search(
-        r"this machine alone; Ctrl-C ends\.\n(.*\n)?sut-report: interrupted\.\n$", errors
+        r"this machine alone; Ctrl-C ends\.\n(.*\n)?sut-report: interrupted\.\n$", finished.stderr
     )
 
 
