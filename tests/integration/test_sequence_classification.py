@@ -96,8 +96,14 @@ def evaluate(checkpoint: Path, data: Path, *arguments: object) -> dict[str, Any]
 # Of the published sizes, those of table lookup; the others are the same kinds in other sizes.
 REMAINDER = words("--encoder-halting act --remainder-weight 0.03")
 BY_TOKEN = words("--encoder-halting act-ut")
+RESUMED = ("ndr_ctl_lstm", "ndr_ctl_dnc")
 ARCHITECTURES = [
-    *((arch, ()) for arch in CLASSIFIERS if arch.startswith("ndr_ctl")),
+    # An LSTM and a DNC are trained by `test_every_model_trains_resumes_and_is_evaluated`.
+    *(
+        pytest.param(arch, (), marks=[pytest.mark.slow] if arch in RESUMED else [])
+        for arch in CLASSIFIERS
+        if arch.startswith("ndr_ctl")
+    ),
     ("ndr_ctl_geometric", REMAINDER),
     ("ndr_ctl_transformer", BY_TOKEN),
     *(
