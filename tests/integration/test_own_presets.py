@@ -82,7 +82,7 @@ def test_commands_with_the_user_dir(plugin: Path, checkpoint: Path, data: Path) 
     assert run("sut-translate", checkpoint, *own, *short, stdin="jump\n").stdout.count("\n") == 1
     drawn = run(
         "sut-report", "--path", checkpoint, *own, "--sentence", "jump", "--out", "pictures",
-        "--max-len", 8, cwd=checkpoint.parent,
+        *words("--max-len 8 --format svg"), cwd=checkpoint.parent,
     )  # fmt: skip
     assert "pictures" in drawn.stdout
     run("sut-macs", "--arch", "own_sut", "--encoder-layers", 1, *own)

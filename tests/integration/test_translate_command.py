@@ -112,7 +112,8 @@ def write(path: Path, lines: list[str]) -> Path:
 def checkpoint(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small `sut_tiny` that has learnt a little, and whose tokens halt at different steps."""
     folder = tmp_path_factory.mktemp("sut")
-    train(prepared, folder, "--arch", "sut_tiny", *SMALL, *LEARNING, "--no-epoch-checkpoints")
+    saving = words("--no-epoch-checkpoints --validate-interval 5 --save-interval 5")  # its last
+    train(prepared, folder, "--arch", "sut_tiny", *SMALL, *LEARNING, *saving)
     state = torch.load(folder / "checkpoint_last.pt", weights_only=True)
     generator = torch.Generator().manual_seed(1)
     for name, tensor in state["model"].items():
@@ -154,7 +155,7 @@ def test_equals_fairseq_generate(prepared: Path, checkpoint: Path, expected: lis
 
 
 def test_fairseq_transformer(prepared: Path, tmp_path: Path) -> None:
-    options = ("--criterion", "cross_entropy", "--no-epoch-checkpoints")
+    options = words("--criterion cross_entropy --no-epoch-checkpoints --save-interval 5")
     train(prepared, tmp_path, *TRANSFORMER, *LEARNING, *options)
     checkpoint = tmp_path / "checkpoint_last.pt"
     raw = prepared / "text" / "test.raw.src"
