@@ -17,6 +17,8 @@ import torch
 from sut_fairseq.analysis.benchmark.compositional import Shape
 from sut_fairseq.analysis.benchmark.functions import FUNCTIONS
 from sut_fairseq.analysis.benchmark.peers import equal_transformer
+from sut_fairseq.analysis.plan import run
+from sut_fairseq.analysis.plan.memory import Memory, memory_of
 from sut_fairseq.cli._plan import print_plan
 from sut_fairseq.cli.benchmark import main
 from sut_fairseq.modules.attention.compositional import CompositionalAttention
@@ -28,13 +30,15 @@ from tests.integration.commands import words
 from tests.models import small_model, task
 
 PAIRS = "--arch sut_tiny --sentences 2 --src-len 4 --tgt-len 5 --vocab-size 40"
-PLANNED = "--arch sut_tiny --src-len 4 --tgt-len 5 --vocab-size 40 --max-tokens 10 --ffn-experts 6"
+PLANNED = "--arch sut_tiny --src-len 4 --tgt-len 5 --vocab-size 40 --max-tokens 10 --ffn-experts 6 "
+# The deeper one of the two depths that a plan compares: no third one is computed.
+PLANNED += "--encoder-layers 4 --decoder-layers 4"
 SIZES = {
     "experts": "--embed-dim 16 --num-experts 4 --top-k 2 --hidden-dim 8 --tokens 32",
     "attention": "--embed-dim 16 --num-experts 4 --top-k 2 --num-heads 2 --head-dim 4 --window 3 "
     "--lengths 4 8 --tokens 16 --searches 2 --retrievals 1 3 --retrieval-dim 3",
     "halting": "--arch sut_tiny --sentences 3 --length 8 --shares 0.25 0.5",
-    "train": f"{PAIRS} --dense-arch ut_cfq --scaling-sentences 1",
+    "train": f"{PAIRS} --dense-arch ut_scan --scaling-sentences 1",
     "decode": f"{PAIRS} --beam 2 --thresholds 0.999 0.6",
     "memory": f"{PAIRS} --steps 2 4 --attention-length 4 --attention-tokens 8",
     "functions": "--settings tiny",
@@ -48,7 +52,7 @@ VARIANTS = {
     "multihead_4 multihead_weights_4 multihead_values_4 compositional_1_4 compositional_3_4 "
     "multihead_8 multihead_weights_8 multihead_values_8 compositional_1_8 compositional_3_8",
     "halting": "share_0 share_0.25 share_0.5",
-    "train": "sut_tiny ut_cfq transformer tokens_1x tokens_2x tokens_4x steps_2x steps_4x",
+    "train": "sut_tiny ut_scan transformer tokens_1x tokens_2x tokens_4x steps_2x steps_4x",
     "decode": "sut_tiny threshold_0.6 transformer",
     "memory": "steps_2 steps_2_checkpointed steps_4 steps_4_checkpointed mixture dense",
     "functions": " ".join(f"{name}_tiny {name}_tiny_plain" for name in FUNCTIONS),
@@ -84,6 +88,33 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, 
     return document
 
 
+def complete(capsys: pytest.CaptureFixture[str], subject: str) -> dict[str, Any]:
+    """The report of a whole subject, which is measured once for all tests that look at it."""
+    if subject not in _COMPLETE:
+        options = (*words(SIZES[subject]), "--threads", 1, "--seed", 2)
+        _COMPLETE[subject] = report(capsys, subject, *options)
+    return _COMPLETE[subject]
+
+
+_COMPLETE: dict[str, dict[str, Any]] = {}
+
+
+@pytest.fixture
+def remembered_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a training is computed once, which takes most of the time of a plan."""
+
+    def remembered(*given: Any, **options: Any) -> Memory:
+        question = repr((given, options))
+        if question not in _MEMORY:
+            _MEMORY[question] = memory_of(*given, **options)
+        return _MEMORY[question]
+
+    monkeypatch.setattr(run, "memory_of", remembered)
+
+
+_MEMORY: dict[str, Memory] = {}
+
+
 def assert_complete(found: dict[str, Any], variants: list[str], ratios: list[str]) -> None:
     assert set(found["variants"]) == set(variants)
     for entry in found["variants"].values():
@@ -101,7 +132,7 @@ def assert_complete(found: dict[str, Any], variants: list[str], ratios: list[str
 
 @pytest.mark.parametrize("subject", SIZES)
 def test_reports_are_complete(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(capsys, subject, *words(SIZES[subject]), "--threads", 1, "--seed", 2)
+    found = complete(capsys, subject)
     assert found["subject"] == subject
     expected = dict(device="cpu", dtype="float32", threads=1, seed=2, repetitions=2)
     assert expected.items() <= found["settings"].items()
@@ -121,9 +152,9 @@ def test_bfloat16(subject: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_training_step_in_bfloat16_without_scaling(capsys: pytest.CaptureFixture[str]) -> None:
-    options = words(f"{PAIRS} --dense-arch ut_cfq --dtype bfloat16 --no-scaling")
+    options = words(f"{PAIRS} --dense-arch ut_scan --dtype bfloat16 --no-scaling")
     found = report(capsys, "train", *options)
-    variants, ratios = words("sut_tiny ut_cfq transformer"), words("to_ut to_transformer")
+    variants, ratios = words("sut_tiny ut_scan transformer"), words("to_ut to_transformer")
     assert_complete(found, variants, ratios)
 
 
@@ -136,7 +167,7 @@ def test_recorded_steps_beside_the_others(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_is_compared_has_equal_macs(capsys: pytest.CaptureFixture[str]) -> None:
-    pairs = words(f"{PAIRS} --dense-arch ut_cfq --no-scaling --src-len 9 --tgt-len 7")
+    pairs = words(f"{PAIRS} --dense-arch ut_scan --no-scaling --src-len 9 --tgt-len 7")
     found = report(capsys, "train", *pairs)["variants"]
     assert found["transformer"]["macs"] == pytest.approx(found["sut_tiny"]["macs"], rel=0.01)
     sizes = words("--embed-dim 64 --hidden-dim 96 --num-experts 6 --top-k 4 --tokens 8")
@@ -183,7 +214,7 @@ def test_retrievals_cost_at_most_what_their_values_do(retrievals: int, length: i
 
 
 def test_the_share_that_is_asked_for_is_skipped(capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(capsys, "halting", *words(SIZES["halting"]))["variants"]
+    found = complete(capsys, "halting")["variants"]
     assert [entry["skipped"] for entry in found.values()] == pytest.approx([0, 0.25, 0.5])
 
 
@@ -198,7 +229,7 @@ def test_shares_that_few_steps_do_not_allow_are_left_out(
 
 
 def test_decoding_produces_the_same_number_of_tokens(capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(capsys, "decode", *words(SIZES["decode"]))["variants"]
+    found = complete(capsys, "decode")["variants"]
     tokens = [entry["tokens_per_second"] * entry["median"] for entry in found.values()]
     assert tokens == pytest.approx([2 * (5 + 1)] * 3)
     # An untrained unit halts with a probability of 0.5 after each of the three steps.
@@ -411,10 +442,11 @@ def test_refused(
     assert printed.err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("remembered_memory")
 def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From what was measured here, with a flag of the architecture; and as text."""
     measured = tmp_path / "measured.json"
-    measured.write_text(json.dumps(report(capsys, "train", *words(SIZES["train"]))))
+    measured.write_text(json.dumps(complete(capsys, "train")))
     options = [*words(f"plan --gpus 4 --machines 2 --tokens 1e6 {PLANNED}"), "--speed", measured]
     assert main([*map(str, options), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -441,6 +473,7 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "in place of each GPU" not in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("remembered_memory")
 def test_a_plan_counts_the_steps_of_the_model_that_was_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
