@@ -18,7 +18,8 @@ from sut_fairseq.analysis.benchmark.compositional import Shape
 from sut_fairseq.analysis.benchmark.functions import FUNCTIONS
 from sut_fairseq.analysis.benchmark.peers import equal_transformer
 from sut_fairseq.analysis.plan import run
-from sut_fairseq.analysis.plan.memory import Memory, memory_of
+from sut_fairseq.analysis.plan.memory import Memory as PlannedMemory
+from sut_fairseq.analysis.plan.memory import memory_of
 from sut_fairseq.cli._plan import print_plan
 from sut_fairseq.cli.benchmark import main
 from sut_fairseq.modules.attention.compositional import CompositionalAttention
@@ -103,7 +104,7 @@ _COMPLETE: dict[str, dict[str, Any]] = {}
 def remembered_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of a training is computed once, which takes most of the time of a plan."""
 
-    def remembered(*given: Any, **options: Any) -> Memory:
+    def remembered(*given: Any, **options: Any) -> PlannedMemory:
         question = repr((given, options))
         if question not in _MEMORY:
             _MEMORY[question] = memory_of(*given, **options)
@@ -112,7 +113,7 @@ def remembered_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "memory_of", remembered)
 
 
-_MEMORY: dict[str, Memory] = {}
+_MEMORY: dict[str, PlannedMemory] = {}
 
 
 def assert_complete(found: dict[str, Any], variants: list[str], ratios: list[str]) -> None:

@@ -48,6 +48,7 @@ def learnt(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     finished = train(
         data, folder, *TINY, *TASK, *words("--group-column size --max-update 60 --lr 0.005"),
         *words("--batch-size 40 --best-checkpoint-metric accuracy --dropout 0"),
+        *words("--validate-interval 20 --save-interval 20"),  # epochs, of an update each
         "--maximize-best-checkpoint-metric",
     )  # fmt: skip
     return folder / "checkpoint_best.pt", finished

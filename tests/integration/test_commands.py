@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sysconfig
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from sut_fairseq.cli import exact_match
 from sut_fairseq.models.architectures import ARCHITECTURES
 from sut_fairseq.models.recurrent_architectures import RECURRENT
 from tests.integration.commands import (
@@ -55,8 +58,10 @@ def halting_metrics(*stacks: str) -> set[str]:
 def check_all_scored(finished: Finished, data: Path, folder: Path) -> None:
     """`sut-exact-match` accepts the output, and it has every sentence."""
     (folder / "generated.txt").write_text(finished.stdout)
-    scored = run("sut-exact-match", folder / "generated.txt", "--data", data, "--json")
-    assert json.loads(scored.stdout)["scored"] == SIZES["test"]
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        assert exact_match.main([str(folder / "generated.txt"), "--data", str(data), "--json"]) == 0
+    assert json.loads(printed.getvalue())["scored"] == SIZES["test"]
 
 
 def assert_same(first: Any, second: Any) -> None:

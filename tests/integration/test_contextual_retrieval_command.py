@@ -11,7 +11,7 @@ import pytest
 from tests.integration.commands import USER_DIR, run, words
 
 NAME = "sut-experiment"
-TINY = words("-- --sets-per-epoch 512 --evaluation-sets 64")
+TINY = words("-- --sets-per-epoch 64 --evaluation-sets 64")
 TRAIN = words("train contextual_retrieval --size small --updates 2 --gpus 0")
 
 

@@ -43,6 +43,11 @@ def command(repository: Path, text: Path, out: Path, *options: str) -> list[str]
     return ["bash", script, *arguments, "--out", str(out), *options]
 
 
+def prepared(words: list[str], cwd: Path) -> commands.Finished:
+    """What the script runs, with fairseq's programs in forks."""
+    return commands.run("sut-prepare", "parallel_text", *words[2:], cwd=cwd)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -71,9 +76,7 @@ def test_the_printed_command_trains(
 
 
 def test_a_plan_is_measured(repository: Path, tiny: Path, tmp_path: Path) -> None:
-    words = command(repository, tiny, tmp_path / "out", "--plan")
-    result = run(words, tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = prepared(command(repository, tiny, tmp_path / "out", "--plan"), tmp_path)
     measured = re.search(
         r"Measured: (\S+) s for an update \(mean of 20\) on \d+ CPU cores?; the 600 updates will "
         r"take about (\d+) (s|min) here\.\n$",
@@ -246,8 +249,7 @@ def test_further_sets_and_columns(repository: Path, tmp_path: Path, tiny: Path) 
     for name in ("long", "test1"):  # fairseq makes them test1 and test2
         words += ["--also", name, str(tiny / f"{name}.src"), str(tiny / f"{name}.tgt")]
     words += ["--column", "long", "size", str(tiny / "sizes")]
-    result = run(words, tmp_path)
-    assert result.returncode == 0, result.stderr
+    result = prepared(words, tmp_path)
     assert re.search(r"^long +3 +3 +1 +1 src, 0 tgt$", result.stdout, re.MULTILINE)
     assert re.search(r"^test1 +1 +1 +1 +0 src, 0 tgt$", result.stdout, re.MULTILINE)
     text = tmp_path / "out" / "text"

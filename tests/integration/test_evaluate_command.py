@@ -20,7 +20,7 @@ def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     train(
         data, folder, *words("--arch sut_tiny --encoder-embed-dim 32 --encoder-ffn-embed-dim 32"),
         *words("--max-update 60 --lr 0.004 --batch-size 20 --expected-depth-weight 0.02"),
-        *words("--disable-validation --log-interval 100"),
+        *words("--disable-validation --save-interval 100 --log-interval 100"),
     )  # fmt: skip
     return folder / "checkpoint_last.pt"
 

@@ -88,7 +88,8 @@ def test_translate_as_json(trained: Path, data: Path) -> None:
 def test_prepare(count: int, options: str, tmp_path: Path) -> None:
     """What is left out of the training text is counted; all other lines are there."""
     for seed, side in enumerate(("src", "tgt")):
-        lines = [*nasty.lines(count, seed), "x" * 1_000_000, "word " * 200_000]
+        length = 1_000_000 if count == MANY else 100_000
+        lines = [*nasty.lines(count, seed), "x" * length, "word " * (length // 5)]
         if options == "--words":  # where blank lines and fairseq's own marks are errors
             marks = {"<s>", "<pad>", "</s>"}
             wrong = [not line.split() or bool(marks & set(line.split())) for line in lines]

@@ -13,7 +13,7 @@ from sut_fairseq.errors import InputError
 from tests.integration.commands import Finished, on_cpu, run, words
 
 SETS = ["interpolation", *(f"long_{more}" for more in range(1, 6))]
-PREPARE = "sut-experiment prepare long_lookup_tables --split noisy --out data -- --limit 300"
+PREPARE = "sut-experiment prepare long_lookup_tables --split noisy --out data -- --limit 90"
 TRAIN = "sut-experiment train long_lookup_tables --data data --models mix --out run -- --max-epoch"
 
 
@@ -46,7 +46,7 @@ def test_evaluation_and_report(place: Path) -> None:
     rows = rows_of(place / "run" / "test-by-set.csv")
     assert {row["group"] for row in rows} <= {*SETS, "all"} and rows[-1]["group"] == "all"
     assert {row["mode"] for row in rows} == {"search"}
-    assert sum(int(row["sentences"]) for row in rows[:-1]) == int(rows[-1]["sentences"]) == 300
+    assert sum(int(row["sentences"]) for row in rows[:-1]) == int(rows[-1]["sentences"]) == 90
     for row in rows:
         assert float(row["percent"]) <= float(row["before_eos"])
         assert float(row["attention_loss"]) > 0

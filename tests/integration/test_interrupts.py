@@ -42,10 +42,15 @@ def installed(command: str, *arguments: object, cwd: Path | None = None) -> subp
 
 
 def interrupted(
-    line: Sequence[object], begun: Callable[[int], bool], *, cwd: Path, with_group: bool = False
+    line: Sequence[object],
+    begun: Callable[[int], bool],
+    *,
+    cwd: Path,
+    with_group: bool = False,
+    forking: bool = True,
 ) -> Finished:
     """A command that got Ctrl-C once something held of its process; the whole group, or alone."""
-    with start(str(line[0]), *line[1:], cwd=cwd, own_group=True) as running:
+    with start(str(line[0]), *line[1:], cwd=cwd, own_group=True, forking=forking) as running:
         assert running.wait_for(lambda: begun(running.pid))
         (os.killpg if with_group else os.kill)(running.pid, signal.SIGINT)
         return running.finished(ok=False)
@@ -151,13 +156,14 @@ def test_while_it_translates(trained: Path, tmp_path: Path) -> None:
     """What has been translated is printed in whole lines."""
     (tmp_path / "text").write_text("jump twice and run\n" * 5000)
     options = ("--input", tmp_path / "text", "--buffer", 1, "--max-len-b", 3)
-    with installed("sut-translate", trained, *options) as process:
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        printed, said = process.communicate()
-    assert process.returncode == 130 and printed == first * (len(printed) // len(first))
-    assert said.splitlines()[-1] == "sut-translate: interrupted." and "Traceback" not in said
+    with start("sut-translate", trained, *options, own_group=True) as running:
+        assert running.wait_for(lambda: "\n" in running.stdout)
+        os.kill(running.pid, signal.SIGINT)
+        finished = running.finished(ok=False)
+    assert finished.status == 130 and finished.last_line == "sut-translate: interrupted."
+    first = finished.stdout.splitlines(keepends=True)[0]
+    assert finished.stdout == first * (len(finished.stdout) // len(first))
+    assert "Traceback" not in finished.stderr
 
 
 @pytest.mark.parametrize("with_group", [False, True], ids=["alone", "with its children"])
@@ -182,7 +188,10 @@ def test_data_preparation(with_group: bool, tmp_path: Path) -> None:
     [pytest.param(False, id="alone", marks=pytest.mark.slow), pytest.param(True, id="group")],
 )
 def test_an_experiment_goes_on(with_group: bool, tmp_path: Path) -> None:
-    """And says so; the training that it started has ended too."""
+    """And says so; the training that it started has ended too.
+
+    Alone it passes the signal on to a real process, of which nothing is forked.
+    """
     run("sut-experiment", *words("prepare scan -- --limit 24"), cwd=tmp_path)
     line = words("sut-experiment train scan --size small --updates 3000 --out run")
     log = tmp_path / "run" / "train.log"
@@ -190,7 +199,8 @@ def test_an_experiment_goes_on(with_group: bool, tmp_path: Path) -> None:
     def begun(pid: int) -> bool:
         return log.exists() and 'num_updates": ' in log.read_text()
 
-    finished = interrupted(list(line), begun, cwd=tmp_path, with_group=with_group)
+    how = {"with_group": with_group, "forking": with_group}
+    finished = interrupted(list(line), begun, cwd=tmp_path, **how)
     assert finished.status == 130 and "Traceback" not in finished.stderr
     assert finished.last_line == "sut-experiment: interrupted; goes on with the same command."
     (session,) = read_record(tmp_path / "run").sessions

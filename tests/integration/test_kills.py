@@ -1,6 +1,6 @@
 """Killed at random moments, again and again: nothing is lost, nothing half-made is trusted.
 
-The slow suite kills a training 200 times, the default one a dozen times.
+The slow suite kills a training 200 times, the default one a few times.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def kill_at_random(running: Running, choice: random.Random) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kills", "updates"), [(6, 10), pytest.param(200, 30, marks=pytest.mark.slow)]
+    ("kills", "updates"), [(4, 7), pytest.param(200, 30, marks=pytest.mark.slow)]
 )
 def test_a_training_killed_at_random(
     kills: int, updates: int, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
