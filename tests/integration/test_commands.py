@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from sut_fairseq.cli import exact_match
+from sut_fairseq.cli import average, exact_match
 from sut_fairseq.models.architectures import ARCHITECTURES
 from sut_fairseq.models.recurrent_architectures import RECURRENT
 from tests.integration.commands import (
@@ -127,7 +127,7 @@ def test_every_recurrent_architecture_trains_and_generates(
     assert [line["num_updates"] for line in finished.logged("train_inner")] == ["1", "2"]
     assert logged_about_model(finished) == set()
     both, mean = (tmp_path / f"checkpoint_1_{n}.pt" for n in (1, 2)), tmp_path / "mean.pt"
-    run("sut-average", *both, "--output", mean)
+    assert average.main([*map(str, both), "--output", str(mean)]) == 0
     finished = generate(data, mean, "--print-alignment", "soft")
     check_alignments(finished)
     check_all_scored(finished, data, tmp_path)

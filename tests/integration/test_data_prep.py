@@ -59,7 +59,7 @@ def test_the_printed_command_trains(
     repository: Path, tiny: Path, tmp_path: Path, options: list[str]
 ) -> None:
     """They are as printed, but for two updates."""
-    result = run(command(repository, tiny, tmp_path / "out", *options), tmp_path)
+    result = prepared(command(repository, tiny, tmp_path / "out", *options), tmp_path)
     printed = result.stdout.partition("Train on it with:\n")[2]
     alone, _, experiment = printed.partition("or, with scores and records, as an experiment:\n")
     program, *arguments = shlex.split(alone.replace("\\\n", " "))

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from sut_data.sets.long_lookup_tables.command import PUBLISHED_SIZES
+from tests.integration import commands
 from tests.integration.preparing import WRITE_INDICES, assert_refused, fake_fairseq, run
 
 SPLITS = ("train", "valid", "test")
@@ -93,11 +94,10 @@ def test_a_script_behind_a_link(repository: Path, tmp_path: Path) -> None:
 
 
 def test_logical_inference(repository: Path, tmp_path: Path, samples: Path) -> None:
-    """With fairseq-preprocess itself, and a second time."""
+    """With fairseq-preprocess itself, in a fork, and a second time."""
     words = [*script(repository, "logical_inference"), "--split", "A", "--limit", "20"]
     words += ["--raw", str(samples / "logical_inference"), "--out", "out"]
-    first = run(words, tmp_path)
-    assert first.returncode == 0, first.stderr
+    first = commands.run("sut-prepare", "logical_inference", *words[2:], cwd=tmp_path)
     out = tmp_path / "out"
     assert "test; published were 128,969 lines to train on, 37,367 test." in first.stdout
     command = f"sut-experiment train logical_inference --data {out.resolve()}"
