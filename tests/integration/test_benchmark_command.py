@@ -33,7 +33,7 @@ from tests.models import small_model, task
 PAIRS = "--arch sut_tiny --sentences 2 --src-len 4 --tgt-len 5 --vocab-size 40"
 PLANNED = "--arch sut_tiny --src-len 4 --tgt-len 5 --vocab-size 40 --max-tokens 10 --ffn-experts 6 "
 # The deeper one of the two depths that a plan compares: no third one is computed.
-PLANNED += "--encoder-layers 4 --decoder-layers 4"
+PLANNED += "--encoder-layers 4 --decoder-layers 4 --gpus 4 --machines 2"
 SIZES = {
     "experts": "--embed-dim 16 --num-experts 4 --top-k 2 --hidden-dim 8 --tokens 32",
     "attention": "--embed-dim 16 --num-experts 4 --top-k 2 --num-heads 2 --head-dim 4 --window 3 "
@@ -448,7 +448,7 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From what was measured here, with a flag of the architecture; and as text."""
     measured = tmp_path / "measured.json"
     measured.write_text(json.dumps(complete(capsys, "train")))
-    options = [*words(f"plan --gpus 4 --machines 2 --tokens 1e6 {PLANNED}"), "--speed", measured]
+    options = [*words(f"plan --tokens 1e6 {PLANNED}"), "--speed", measured]
     assert main([*map(str, options), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["speed"]["device"] == "cpu"
