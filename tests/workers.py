@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import pickle
 import tempfile
@@ -60,25 +61,34 @@ class Trained:
     logs: list[dict[str, float]]
 
 
-def train(case: Case, rank: int = 0, workers: int = 1) -> Trained:
+def configuration(case: Case) -> Any:
+    """The options of a training, as fairseq-train has them; all processes can use the same."""
+    labelled = "unused --arch sut_tiny --label-smoothing 0.1"
+    typed = f"{labelled} --task translation --criterion cross_entropy_with_auxiliary"
+    if case.classifies:
+        typed = f"{labelled} --task sequence_classification --criterion classification"
+    elif case.retrieves:
+        typed = "--arch contextual_retrieval_multihead --task contextual_retrieval"
+        typed += " --criterion absolute_error"
+    typed += "".join(f" --{loss.replace('_', '-')}-weight {w}" for loss, w in case.weights.items())
+    typed += " --auxiliary-over-workers" if case.over_workers else ""
+    return _config(f"{typed} {case.flags}")
+
+
+def train(case: Case, configured: Any, rank: int = 0, workers: int = 1) -> Trained:
     """Train with fairseq's own trainer: as one of several workers, or alone with all batches."""
     from fairseq import tasks  # only here: importing it takes as long as many tests
     from fairseq.trainer import Trainer
 
-    labelled = "unused --arch sut_tiny --label-smoothing 0.1"
-    typed = f"{labelled} --task translation --criterion cross_entropy_with_auxiliary"
+    cfg = copy.deepcopy(configured)
+    cfg.distributed_training.distributed_rank = rank
+    cfg.distributed_training.distributed_world_size = workers  # on a CPU typing it is not enough
     build: Callable[..., nn.Module] = small_model
     dictionaries = [dictionary(), dictionary(5 if case.classifies else 7, "v")]
     if case.classifies:
-        typed = f"{labelled} --task sequence_classification --criterion classification"
         build = small_classifier
     elif case.retrieves:
-        typed = "--arch contextual_retrieval_multihead --task contextual_retrieval"
-        typed += " --criterion absolute_error"
         build, dictionaries = small_retriever, []
-    typed += "".join(f" --{loss.replace('_', '-')}-weight {w}" for loss, w in case.weights.items())
-    typed += " --auxiliary-over-workers" if case.over_workers else ""
-    cfg = _config(f"{typed} {case.flags} --distributed-rank {rank}", workers)
     task = tasks.TASK_REGISTRY[cfg.task._name](cfg.task, *dictionaries)
     model = build(**case.model, dtype=torch.float32)
     if case.prepare is not None:
@@ -97,15 +107,14 @@ def train(case: Case, rank: int = 0, workers: int = 1) -> Trained:
 
 
 @cache
-def _config(typed: str, workers: int) -> Any:
-    """The configuration fairseq-train makes of a command line, except the number of workers."""
+def _config(typed: str) -> Any:
+    """The configuration fairseq-train makes of a command line."""
     from fairseq import options
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     # Not Adam, which makes a step of a rounding error where a parameter has no gradient.
     line = f"{typed} --cpu --optimizer nag --momentum 0.9 --lr 0.1 --clip-norm 1".split()
     arguments = options.parse_args_and_arch(options.get_training_parser(), line)
-    arguments.distributed_world_size = workers  # on a CPU it needs a launcher when typed
     return convert_namespace_to_omegaconf(arguments)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import math
@@ -59,13 +60,9 @@ def read_yaml(path: Path) -> tuple[Any, Place]:
     Raises:
         InputError: if it cannot be read, is not YAML, or has a key twice.
     """
-    lines: dict[tuple[str, ...], int] = {}
     try:
-        # Not libyaml's parser, though ten times as fast: deep nesting crashes it without a message.
-        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
-        node = loader.get_single_node()
-        _find_lines(node, (), path, lines)  # first: the next line resolves merge keys (<<)
-        content = None if node is None else loader.construct_document(node)
+        found, lines = _parse(path, path.read_text(encoding="utf-8"))
+        content = copy.deepcopy(found)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}.") from None
     except InputError:
@@ -79,6 +76,17 @@ def read_yaml(path: Path) -> tuple[Any, Place]:
             f"{path} is nested too deeply, or an anchor (&) stands for a value that holds it."
         ) from None
     return content, Place(path, lines)
+
+
+@cache  # many experiments extend the same files
+def _parse(path: Path, text: str) -> tuple[Any, dict[tuple[str, ...], int]]:
+    """The contents of a file with this text, and the lines of its keys."""
+    lines: dict[tuple[str, ...], int] = {}
+    # Not libyaml's parser, though ten times as fast: deep nesting crashes it without a message.
+    loader = yaml.SafeLoader(text)
+    node = loader.get_single_node()
+    _find_lines(node, (), path, lines)  # first: the next line resolves merge keys (<<)
+    return None if node is None else loader.construct_document(node), lines
 
 
 def _find_lines(

@@ -12,6 +12,7 @@ from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWith
 from sut_fairseq.modules.stack import Stack
 from tests import references
 from tests.builders import ACT, EMBED_DIM, SOURCE_DIM, build_stack
+from tests.combinations import every_pair
 from tests.comparison import normal
 from tests.models import MIXTURE, batch, sample_of, small_model, task
 from tests.references import Options
@@ -20,10 +21,9 @@ from tests.stacks import LEFT, RIGHT, assert_agrees, run
 UNIT = ("halting.output.weight", "halting.output.bias")
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("epsilon", [0.01, 0.4])
-@pytest.mark.parametrize("act", ACT)
+@every_pair(
+    act=list(ACT), epsilon=[0.01, 0.4], pre_norm=[False, True], layout=["compact", "masked"]
+)
 def test_encoder(act: str, epsilon: float, pre_norm: bool, layout: str) -> None:
     options = Options(
         attention_top_k=2,
@@ -55,10 +55,7 @@ def test_compositional_attention(act: str, layout: str) -> None:
     assert len(set(expected.steps)) >= 2, "sentences that differ in depth"
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("num_experts", [1, 3])
-@pytest.mark.parametrize("epsilon", [0.01, 0.4])
-@pytest.mark.parametrize("act", ACT)
+@every_pair(act=list(ACT), epsilon=[0.01, 0.4], num_experts=[1, 3], layout=["compact", "masked"])
 def test_decoder(act: str, epsilon: float, num_experts: int, layout: str) -> None:
     options = Options(
         attention_top_k=min(2, num_experts),

@@ -16,6 +16,7 @@ from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.routing.feedforward import MixtureFeedForward
 from sut_fairseq.modules.routing.router import Router
 from sut_fairseq.statistics import route_statistics
+from tests.combinations import every_pair
 from tests.comparison import normal
 from tests.models import ATTENTION_KINDS, HALTING, MIXTURE, batch, small_model, task
 
@@ -64,9 +65,9 @@ def objective(model: Any, inputs: dict[str, Tensor]) -> Tensor:
     return criterion(model, sample)[0]
 
 
-@pytest.mark.parametrize("halting", [HALTING, ACT], ids=["stick-breaking", "act"])
-@pytest.mark.parametrize("checkpoint", [False, True])
-@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+@every_pair(
+    kind=ATTENTION_KINDS, checkpoint=[False, True], halting={"stick-breaking": HALTING, "act": ACT}
+)
 def test_a_training_step_waits_for_nothing(
     kind: dict[str, Any], checkpoint: bool, halting: dict[str, str]
 ) -> None:

@@ -97,7 +97,7 @@ needs_grouped = pytest.mark.skipif(
     ("longest", "dropout"),
     [
         pytest.param(6, 0.0, id="short", marks=pytest.mark.slow),
-        pytest.param(30, 0.1, id="beyond the window, with dropout"),
+        pytest.param(12, 0.1, id="beyond the window, with dropout"),
     ],
 )
 def test_a_training_step_of_every_kind(
@@ -105,7 +105,7 @@ def test_a_training_step_of_every_kind(
 ) -> None:
     names = ("dropout", "attention_dropout", "activation_dropout", "router_dropout")
     criterion = CrossEntropyWithAuxiliaryCriterion(task(), False, 0.1)
-    sample = sample_of(batch((longest, 2, 4), (3, 20, 5)))
+    sample = sample_of(batch((longest, 2, 4), (3, 8, 5)))
     dropouts = dict.fromkeys(names, dropout)
     assert_trains_on_meta(small_model, criterion, sample, **TWO_STEPS, **options, **dropouts)
 

@@ -13,14 +13,17 @@ from sut_fairseq.modules.halting.fixed_depth import FixedDepth
 from sut_fairseq.modules.stack import Stack
 from tests import references
 from tests.builders import EMBED_DIM, SOURCE_DIM, build_stack
+from tests.combinations import every_pair
 from tests.comparison import normal
 from tests.references import Options
 from tests.stacks import LEFT, RIGHT, assert_agrees, run
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("alpha_threshold", [None, 0.999, 0.7, 0.5, 0.3])
+@every_pair(
+    alpha_threshold=[None, 0.999, 0.7, 0.5, 0.3],
+    pre_norm=[False, True],
+    layout=["compact", "masked"],
+)
 def test_encoder(alpha_threshold: float | None, pre_norm: bool, layout: str) -> None:
     options = Options(
         attention_top_k=2,
@@ -34,9 +37,9 @@ def test_encoder(alpha_threshold: float | None, pre_norm: bool, layout: str) -> 
     assert_halting_varies(expected, alpha_threshold)
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("num_experts", [1, 3])
-@pytest.mark.parametrize("alpha_threshold", [None, 0.999, 0.7, 0.5, 0.3])
+@every_pair(
+    alpha_threshold=[None, 0.999, 0.7, 0.5, 0.3], num_experts=[1, 3], layout=["compact", "masked"]
+)
 def test_decoder(alpha_threshold: float | None, num_experts: int, layout: str) -> None:
     options = Options(
         attention_top_k=min(2, num_experts),
@@ -80,10 +83,12 @@ def assert_halting_varies(expected: references.Result, alpha_threshold: float | 
         assert len(set(expected.steps)) >= 2
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("own_values", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("alpha_threshold", [None, 0.7, 0.5])
+@every_pair(
+    alpha_threshold=[None, 0.7, 0.5],
+    causal=[False, True],
+    own_values=[False, True],
+    layout=["compact", "masked"],
+)
 def test_compositional_attention(
     alpha_threshold: float | None, causal: bool, own_values: bool, layout: str
 ) -> None:

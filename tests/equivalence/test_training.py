@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sut_fairseq.criterions.cross_entropy_with_auxiliary import CrossEntropyWithAuxiliaryCriterion
 from sut_fairseq.modules.location import Weighter
+from tests.combinations import every_pair
 from tests.models import (
     ATTENTION_KINDS,
     HALTING,
@@ -40,8 +41,12 @@ def criterion(**weights: float) -> CrossEntropyWithAuxiliaryCriterion:
     )
 
 
-@pytest.mark.parametrize("sample", [False, True])
-@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
+@pytest.mark.parametrize(
+    ("kind", "sample"),
+    # Only experts are sampled.
+    [(kind, False) for kind in ATTENTION_KINDS.values()] + [(MIXTURE, True)],
+    ids=[*ATTENTION_KINDS, "sampled mixture"],
+)
 def test_checkpointed_activations_change_nothing(kind: dict[str, Any], sample: bool) -> None:
     results = []
     for checkpoint in (False, True):
@@ -122,22 +127,26 @@ def test_every_parameter_gets_a_gradient(weight: float, alpha_threshold: float, 
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("options", configurations().values(), ids=configurations())
+AT_ONCE = dict(alpha_threshold=0.01, halting_epsilon=0.99)
+ONE_STEP = dict(encoder_layers=1, decoder_layers=1)
+
+
+@every_pair(
+    options=configurations(),
+    depth={"several": {}, "at once": AT_ONCE, "one": ONE_STEP},
+    layout=["compact", "masked"],
+)
 def test_every_parameter_of_every_kind_gets_a_gradient(
-    options: dict[str, Any], layout: str
+    options: dict[str, Any], depth: dict[str, Any], layout: str
 ) -> None:
     """Also where tokens halt at once, and with one step, where a unit may not be asked at all."""
-    at_once = dict(alpha_threshold=0.01, halting_epsilon=0.99)
-    one_step = dict(encoder_layers=1, decoder_layers=1)
-    for depth in ({}, at_once, one_step):
-        model = small_model(**{**options, **depth, "token_layout": layout}).train()
-        loss, _, _ = criterion()(model, sample_of(batch()))
-        loss.backward()
-        without = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
-        assert without == []
-        untrained = {n.split(".")[2] for n, p in model.named_parameters() if not p.requires_grad}
-        assert untrained <= ({"halting"} if depth is one_step else set())
+    model = small_model(**{**options, **depth, "token_layout": layout}).train()
+    loss, _, _ = criterion()(model, sample_of(batch()))
+    loss.backward()
+    without = [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None]
+    assert without == []
+    untrained = {n.split(".")[2] for n, p in model.named_parameters() if not p.requires_grad}
+    assert untrained <= ({"halting"} if depth is ONE_STEP else set())
 
 
 def test_every_parameter_gets_a_gradient_when_all_halt_at_once() -> None:

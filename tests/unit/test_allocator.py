@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import subprocess
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -14,6 +12,7 @@ import pytest
 
 from sut_fairseq import _allocator
 from sut_fairseq._allocator import keep_freed_memory
+from tests.integration.commands import run
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +25,11 @@ def first_call() -> Iterator[None]:
 
 # Large blocks of memory that is new each time, and how many of its pages the system had to give.
 MEASURED = """
+import os
 import resource
 import torch
+for name in [name for name in os.environ if name.startswith("MALLOC_")]:
+    del os.environ[name]
 from sut_fairseq._allocator import keep_freed_memory
 assert keep_freed_memory()
 def faults():
@@ -45,10 +47,7 @@ def test_large_blocks_are_reused() -> None:
 
     Large blocks have no room in that one, so that the system is asked for each of them.
     """
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    command = [sys.executable, "-c", MEASURED]
-    done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 16384 / 4
+    assert int(run("python", "-c", MEASURED).stdout) < 16384 / 4
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="concerns glibc alone")

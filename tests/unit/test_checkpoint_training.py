@@ -16,7 +16,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from omegaconf import OmegaConf
-from torch.multiprocessing import spawn
+from torch.multiprocessing import start_processes
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
 from sut_fairseq.checkpoints import stopping, training, writing
@@ -25,7 +25,7 @@ from sut_fairseq.checkpoints.mismatch import explained
 from sut_fairseq.checkpoints.stopping import Stop
 from sut_fairseq.criterions.classification import ClassificationCriterion
 from sut_fairseq.errors import InputError
-from tests.integration.commands import run
+from tests.integration.commands import forks, run
 
 
 def trainer_of(*parts: object, workers: int = 1, rank: int = 0) -> Any:
@@ -105,9 +105,14 @@ def refuse(rank: int) -> None:
 
 @pytest.fixture
 def spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with several GPUs: fairseq starts processes."""
+    """As with several GPUs: fairseq starts processes, here those that have imported it already."""
+    forks()
     monkeypatch.setattr(stopping, "pass_on_signals", lambda: None)
-    monkeypatch.setattr(stopping, "_fairseq_call_main", lambda cfg, main: spawn(main))
+    monkeypatch.setattr(
+        stopping,
+        "_fairseq_call_main",
+        lambda cfg, main: start_processes(main, start_method="forkserver"),
+    )
 
 
 @pytest.mark.usefixtures("spawned")

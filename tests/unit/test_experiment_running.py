@@ -25,6 +25,7 @@ from sut_fairseq.experiments.provenance import Code, describe_computer
 from sut_fairseq.experiments.running import FailedTrainingsError, Trainer
 from sut_fairseq.experiments.runs import Change, Run
 from sut_fairseq.experiments.training_process import ToldToStop
+from tests.integration.commands import run
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
@@ -268,17 +269,11 @@ def test_a_dry_run_leaves_finished_stages_as_they_are(
 
 def test_trainings_go_on_when_nobody_reads_what_is_said(tmp_path: Path) -> None:
     program = (
-        "from sut_fairseq.cli._experiment_training import clock\n"
-        f"say = clock(); input(); say('a'); say('b'); open({str(tmp_path / 'done')!r}, 'w')"
+        "import os; from sut_fairseq.cli._experiment_training import clock\n"
+        "reading, writing = os.pipe(); os.dup2(writing, 1); os.close(writing); os.close(reading)\n"
+        f"say = clock(); say('a'); say('b'); open({str(tmp_path / 'done')!r}, 'w')"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdout.close()
-        process.stdin.write(b"\n")
-        process.stdin.close()
-        assert process.wait() == 0
+    run("python", "-c", program)
     assert (tmp_path / "done").exists()
 
 

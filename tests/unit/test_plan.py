@@ -33,7 +33,7 @@ from tests.models import batch, small_model
 from tests.workers import Pair
 
 VOCAB = 200
-DEPTH = ("--encoder-layers", "4", "--decoder-layers", "4")
+DEPTH = ("--encoder-layers", "2", "--decoder-layers", "2")
 FLAGS = (*DEPTH, "--token-layout", "masked", "--expert-backend", "grouped")
 BATCH = Batch(sentences=4, src_len=9, tgt_len=7)
 SPEED = Speed(0.01, 1e12, "made up")
@@ -121,7 +121,7 @@ def test_memory_is_what_a_real_step_takes(flags: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 def test_each_step_of_depth_adds_its_activations() -> None:
-    few, many = memory(), memory("--encoder-layers", "5", "--decoder-layers", "6")
+    few, many = memory(), memory("--encoder-layers", "3", "--decoder-layers", "4")
     added = many.activations - few.activations
     assert added == pytest.approx(3 * few.activations_of_a_step, rel=0.1)
     recomputed = memory("--checkpoint-activations")

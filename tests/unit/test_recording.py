@@ -70,8 +70,8 @@ def criterion_of(cuda_graphs: int, device: str = "cpu", **options: Any) -> Any:
 
 
 def batches(device: str) -> Iterator[dict[str, Any]]:
-    """Three rounds of batches of few shapes, each with words of its own."""
-    for seed in range(3):
+    """Two rounds of batches of few shapes, each with words of its own."""
+    for seed in range(2):
         for lengths in LENGTHS:
             inputs = {name: value.to(device) for name, value in batch(*lengths, seed=seed).items()}
             yield sample_of(inputs) | {"nsentences": len(lengths[0])}
@@ -112,8 +112,11 @@ def assert_same(
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
-@pytest.mark.parametrize("sentence_avg", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "sentence_avg"),
+    # The denominator is the same for every kind of model.
+    [*((kind, False) for kind in KINDS), ("sut", True)],
+)
 def test_translation(kind: str, sentence_avg: bool, device: str) -> None:
     on_gpu = device == "cuda"
     dtype = torch.float32 if on_gpu else torch.float64
@@ -130,7 +133,7 @@ def test_translation(kind: str, sentence_avg: bool, device: str) -> None:
     # In bfloat16 the gradients of single parameters are up to 17 % off those in float32 here.
     of_each = 1e-1 if half else None
     assert_same(model, batches(device), plain, recorded, tolerance, of_each)
-    # 12 batches, of 8 or 12 x 8 words and 2 or 3 sentences.
+    # 8 batches, of 8 or 12 x 8 words and 2 or 3 sentences.
     assert len(recorded._recorded) == 2
 
 

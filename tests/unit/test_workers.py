@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 import sys
 import time
 from argparse import Namespace
@@ -20,6 +20,7 @@ from sut_fairseq import _workers
 from sut_fairseq._workers import join_workers, prepare_workers
 from sut_fairseq.errors import InputError
 from sut_fairseq.models.architectures import _settle_precision
+from tests.integration.commands import start
 
 LAUNCHED = dict(WORLD_SIZE="4", RANK="3", MASTER_ADDR="here", MASTER_PORT="29500")
 
@@ -153,17 +154,17 @@ def test_checkpoints_that_nothing_could_resume_from(environment: pytest.MonkeyPa
 def test_processes_do_not_outlive_torchrun(tmp_path: Path) -> None:
     """They are told to stop when it dies of a signal that it does not pass on."""
     ended, ready = tmp_path / "ended", tmp_path / "ready"
-    worker = (
-        "import pathlib, signal, sys, time; from sut_fairseq import _workers\n"
-        f"note = lambda *_: (pathlib.Path({str(ended)!r}).touch(), sys.exit())\n"
+    program = (
+        "import os, pathlib, signal, time; from sut_fairseq import _workers\n"
+        "if worker := os.fork(): os.waitpid(worker, 0)\n"  # torchrun waits for it
+        f"note = lambda *_: (pathlib.Path({str(ended)!r}).touch(), os._exit(0))\n"
         "signal.signal(signal.SIGTERM, note); _workers._end_with_torchrun()\n"
-        f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)"
+        f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60); os._exit(0)"
     )
-    launcher = f"import subprocess, sys; subprocess.call([sys.executable, '-c', {worker!r}])"
-    with subprocess.Popen([sys.executable, "-c", launcher]) as process:
+    with start("python", "-c", program) as torchrun:
         assert _comes(ready)
-        process.send_signal(signal.SIGUSR1)
-    assert process.returncode == -signal.SIGUSR1
+        os.kill(torchrun.pid, signal.SIGUSR1)
+        assert torchrun.finished(ok=False).status == -signal.SIGUSR1
     assert _comes(ended)
 
 

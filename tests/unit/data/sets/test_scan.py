@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,18 @@ from sut_data.sets.scan.grammar import all_pairs, interpret
 
 GOOD_LINES = st.sampled_from(["IN: jump OUT: I_JUMP", "IN: run twice OUT: I_RUN I_RUN"])
 RULED = ("length", "addprim_jump", "addprim_turn_left", "template_around_right")
+
+
+@cache
+def pairs_of(split: str) -> scan_splits.Split:
+    """Made once for all tests that only look at them."""
+    return scan_splits.SPLITS[split]()
+
+
+@cache
+def pairs_of_all() -> list[Example]:
+    """Likewise."""
+    return all_pairs()
 
 
 def validation(train: list[Example], size: int) -> tuple[list[Example], list[Example]]:
@@ -62,21 +75,21 @@ def test_other_sentences_are_refused(command: str) -> None:
 
 
 def test_all_pairs_are_the_published_ones(shared_data: Path) -> None:
-    pairs = all_pairs()
+    pairs = pairs_of_all()
     assert len(pairs) == 20910
     assert Counter(pairs) == published(shared_data, "tasks")
 
 
 @pytest.mark.parametrize("split", RULED)
 def test_ruled_splits_are_the_published_ones(shared_data: Path, split: str) -> None:
-    train, test = scan_splits.SPLITS[split]()
+    train, test = pairs_of(split)
     assert Counter(train) == published(shared_data, f"tasks_train_{split}")
     assert Counter(test) == published(shared_data, f"tasks_test_{split}")
 
 
 @pytest.mark.parametrize("split", list(scan_splits.SPLITS))
 def test_sizes_and_disjointness(split: str) -> None:
-    pairs = scan_splits.SPLITS[split]()
+    pairs = pairs_of(split)
     found = {"train": len(pairs.train), "test": len(pairs.test)}
     assert found == scan_splits.PUBLISHED_SIZES[split]
     assert not set(pairs.train) & set(pairs.test)
@@ -93,7 +106,7 @@ def test_simple_is_the_same_draw_everywhere() -> None:
 
 @pytest.mark.parametrize("split", ["simple", "addprim_jump"])
 def test_validation_comes_out_of_training(split: str) -> None:
-    pairs = scan_splits.SPLITS[split]()
+    pairs = pairs_of(split)
     train, valid = validation(pairs.train, 500)
     assert Counter(train) + Counter(valid) == Counter(pairs.train)
     assert len(valid) == 500
@@ -102,7 +115,7 @@ def test_validation_comes_out_of_training(split: str) -> None:
 
 
 def test_validation_ignores_the_order_of_the_training_set() -> None:
-    pairs = scan_splits.simple_split()
+    pairs = pairs_of("simple")
     _, valid = validation(pairs.train, 100)
     _, reversed_valid = validation(pairs.train[::-1], 100)
     assert set(valid) == set(reversed_valid)
@@ -111,7 +124,7 @@ def test_validation_ignores_the_order_of_the_training_set() -> None:
 @pytest.mark.parametrize("size", [-1, 0, 13203, 10**6])
 def test_validation_size_is_checked(size: int) -> None:
     with pytest.raises(InputError, match="--valid-size must be between 1 and 13202"):
-        validation(scan_splits.SPLITS["addprim_jump"]().train, size)
+        validation(pairs_of("addprim_jump").train, size)
 
 
 def test_other_sizes_than_the_published_are_refused() -> None:
@@ -129,19 +142,19 @@ def test_names_of_papers(name: str) -> None:
 @pytest.mark.parametrize(("longest", "short"), [(22, 16990), (26, 18286), (40, 20782)])
 def test_cut_offs(longest: int, short: int) -> None:
     """The sizes are those of the published pairs; see also the published length split."""
-    parts = scan_splits.cut_off(all_pairs(), longest)
-    assert Counter(parts["train"] + parts["iid"] + parts["test"]) == Counter(all_pairs())
+    parts = scan_splits.cut_off(pairs_of_all(), longest)
+    assert Counter(parts["train"] + parts["iid"] + parts["test"]) == Counter(pairs_of_all())
     assert len(parts["iid"]) == round(short / 10)
     assert len(parts["train"]) + len(parts["iid"]) == short
     assert max(len(p.target.split()) for p in parts["train"] + parts["iid"]) <= longest
     assert min(len(p.target.split()) for p in parts["test"]) > longest
-    assert parts == scan_splits.cut_off(all_pairs(), longest)
+    assert parts == scan_splits.cut_off(pairs_of_all(), longest)
 
 
 @pytest.mark.parametrize("longest", [-1, 0, 48, 99])
 def test_a_cut_off_must_leave_two_sides(longest: int) -> None:
     with pytest.raises(InputError, match=f"--cutoff must be between 1 and 47 .*{longest} instead"):
-        scan_splits.cut_off(all_pairs(), longest)
+        scan_splits.cut_off(pairs_of_all(), longest)
 
 
 def test_a_cut_off_of_the_published_file(shared_data: Path) -> None:
@@ -201,7 +214,7 @@ def test_files_may_lie_one_folder_down(tmp_path: Path) -> None:
 
 def test_the_sample_of_a_ruled_split(samples: Path) -> None:
     parts = Published(samples / "scan", "addprim_jump").read()
-    train, test = scan_splits.SPLITS["addprim_jump"]()
+    train, test = pairs_of("addprim_jump")
     assert set(parts["train"]) <= set(train) and set(parts["test"]) <= set(test)
     assert [len(part) for part in parts.values()] == [28, 12]
 
