@@ -25,8 +25,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says more about what else the machine does than about the code.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("slow", deadline=None, max_examples=100)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="folder of published data sets, for the tests marked published_data "
         "(default: ../shared/data; where it is absent, they are skipped and counted)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("slow" if config.getoption("--slow") else "fast")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest itself selects by `-m`

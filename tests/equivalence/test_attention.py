@@ -25,6 +25,7 @@ from sut_fairseq.modules.tokens import ActiveTokens
 from sut_fairseq.statistics import route_statistics
 from tests import reference_losses, references
 from tests.builders import EMBED_DIM, HEAD_DIM, SOURCE_DIM, build_attention, memory_of
+from tests.combinations import every_pair
 from tests.comparison import assert_agree, normal, randomise
 from tests.references import Options
 
@@ -92,13 +93,16 @@ def assert_agrees(
     assert_agree(ours, theirs, variables, without_gradient=without_gradient)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("positions, distribution", KINDS)
-@pytest.mark.parametrize("num_experts, top_k", [(1, 1), (3, 2)])
+@every_pair(
+    experts={"dense": (1, 1), "mixture": (3, 2)},
+    kind={" ".join(kind): kind for kind in KINDS},
+    causal=[False, True],
+    side=["left", "right"],
+)
 def test_self_attention(
-    num_experts: int, top_k: int, positions: str, distribution: str, causal: bool, side: str
+    experts: tuple[int, int], kind: tuple[str, str], causal: bool, side: str
 ) -> None:
+    (num_experts, top_k), (positions, distribution) = experts, kind
     options = Options(
         attention_top_k=top_k,
         positions=positions,
@@ -115,12 +119,14 @@ def test_self_attention(
     assert_agrees(layer, options, states, active, sources, padding)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("positions, distribution", KINDS)
-@pytest.mark.parametrize("num_retrievals, own", [(1, False), (3, False), (1, True), (3, True)])
-def test_compositional(
-    num_retrievals: int, own: bool, positions: str, distribution: str, causal: bool
-) -> None:
+@every_pair(
+    num_retrievals=[1, 3],
+    own=[False, True],
+    kind={" ".join(kind): kind for kind in KINDS},
+    causal=[False, True],
+)
+def test_compositional(num_retrievals: int, own: bool, kind: tuple[str, str], causal: bool) -> None:
+    positions, distribution = kind
     options = Options(
         num_retrievals=num_retrievals,
         own_values=own,

@@ -199,9 +199,7 @@ def test_wrong_tokenised_files_are_refused(
         cfq.read_tokenised(*write_tokenised(tmp_path, questions, queries), True)
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.lists(st.one_of(st.just("Who"), st.text(max_size=9)), max_size=3),
     st.lists(st.one_of(st.just(QUERY), st.just(QUERY), st.text(max_size=20)), max_size=3),

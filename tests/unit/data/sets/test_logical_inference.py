@@ -254,9 +254,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
 GOOD_LINES = st.sampled_from(["#\ta\t( not b )", "^\ta\t( not a )", "<\t( a ( and b ) )\tb"])
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.one_of(GOOD_LINES, GOOD_LINES, st.text(max_size=30)), max_size=4))
 def test_no_line_is_lost_and_nothing_else_is_raised(tmp_path: Path, lines: list[str]) -> None:
     path = write(tmp_path, "".join(f"{line}\n" for line in lines))

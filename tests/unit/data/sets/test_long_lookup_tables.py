@@ -271,7 +271,7 @@ def test_files_are_found_in_their_variants_folder(tmp_path: Path) -> None:
 GOOD_LINES = st.sampled_from(["000 t1 .\t000 001", "110 t1  t4 .\t110 000 111\t0 1 2 3"])
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(GOOD_LINES, GOOD_LINES, st.text(max_size=30)), max_size=4))
 def test_no_line_is_lost_and_nothing_else_is_raised(tmp_path: Path, lines: list[str]) -> None:
     path = tmp_path / "train.tsv"

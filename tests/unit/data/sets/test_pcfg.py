@@ -205,9 +205,7 @@ def test_wrong_files_are_refused(
         pcfg.read_file(*write(tmp_path, sources, targets))
 
 
-@settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.lists(st.one_of(st.just("echo A1"), st.text(max_size=9)), max_size=3),
     st.lists(st.one_of(st.just("A1 A1"), st.just("A1 A1"), st.text(max_size=9)), max_size=3),

@@ -120,7 +120,7 @@ LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")
 PAIRS = st.lists(st.tuples(LINE, LINE), min_size=1, max_size=12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(
     PAIRS,
     st.sampled_from(["words", "bpe"]),
@@ -362,7 +362,7 @@ def test_processes_end_with_a_killed_parent(repository: Path) -> None:
         time.sleep(0.1)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(st.lists(LINE, min_size=1), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_lines_are_read_as_they_are(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, packed: bool

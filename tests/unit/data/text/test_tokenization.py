@@ -254,7 +254,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(
     content=JSON.map(json.dumps)
     | st.text()
