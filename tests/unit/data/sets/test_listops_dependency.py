@@ -117,11 +117,13 @@ def test_sizes_depths_and_disjointness(parts: Parts) -> None:
     depths = {}
     longest = 0
     for name, part in parts.items():
-        depths[name] = Counter(dependency_depth_of(parse(sample.source)) for sample in part)
+        depths[name] = Counter[int]()
         for sample in part:
             tree = parse(sample.source)
+            depth = dependency_depth_of(tree)
+            depths[name][depth] += 1
             assert sample.target == str(value_of(tree))
-            assert sample.values == (str(dependency_depth_of(tree)),)
+            assert sample.values == (str(depth),)
             longest = max(longest, len(sample.source.split()))
             arguments = re.findall(r"\[[A-Z]+(?: \d)+ \]", sample.source)
             assert {len(text.split()) - 2 for text in arguments} <= {2, 3, 4, 5}
