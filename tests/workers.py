@@ -76,7 +76,10 @@ def configuration(case: Case) -> Any:
 
 
 def train(case: Case, configured: Any, rank: int = 0, workers: int = 1) -> Trained:
-    """Train with fairseq's own trainer: as one of several workers, or alone with all batches."""
+    """Train with fairseq's own trainer: as one of several workers, or alone with all batches.
+
+    `configured` is the `configuration` of the case.
+    """
     from fairseq import tasks  # only here: importing it takes as long as many tests
     from fairseq.trainer import Trainer
 
@@ -104,6 +107,11 @@ def train(case: Case, configured: Any, rank: int = 0, workers: int = 1) -> Train
             batches = [{} if batch is None else batch for batch in update[rank]]
         logs.append(trainer.train_step(batches))
     return Trained(before, _parameters(model), logs)
+
+
+def train_alone(case: Case) -> Trained:
+    """One process that computes all batches."""
+    return train(case, configuration(case))
 
 
 @cache

@@ -23,7 +23,7 @@ from tests.models import (
     sample_of,
     small_model,
 )
-from tests.workers import Case, Pair, Sample, Trained, configuration, train
+from tests.workers import Case, Pair, Sample, configuration, train, train_alone
 
 EVERY_LOSS = {loss.name: 0.1 for loss in AUXILIARY_LOSSES}
 SUT = dict(MIXTURE, **HALTING, alpha_threshold=0.6)
@@ -110,10 +110,6 @@ def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     """The greatest difference of any parameter."""
     assert one.keys() == other.keys()
     return max(float((value - other[name]).abs().max()) for name, value in one.items())
-
-
-def train_alone(case: Case) -> Trained:
-    return train(case, configuration(case))
 
 
 def assert_equal(pair: Pair, case: Case, alone: Case) -> None:

@@ -18,12 +18,12 @@ from tests.comparison import normal
 from tests.references import Options
 from tests.stacks import LEFT, RIGHT, assert_agrees, run
 
+THRESHOLDS = [None, 0.999, 0.7, 0.5, 0.3]
+BOTH = [False, True]
+LAYOUTS = ["compact", "masked"]
 
-@every_pair(
-    alpha_threshold=[None, 0.999, 0.7, 0.5, 0.3],
-    pre_norm=[False, True],
-    layout=["compact", "masked"],
-)
+
+@every_pair(alpha_threshold=THRESHOLDS, pre_norm=BOTH, layout=LAYOUTS)
 def test_encoder(alpha_threshold: float | None, pre_norm: bool, layout: str) -> None:
     options = Options(
         attention_top_k=2,
@@ -37,9 +37,7 @@ def test_encoder(alpha_threshold: float | None, pre_norm: bool, layout: str) -> 
     assert_halting_varies(expected, alpha_threshold)
 
 
-@every_pair(
-    alpha_threshold=[None, 0.999, 0.7, 0.5, 0.3], num_experts=[1, 3], layout=["compact", "masked"]
-)
+@every_pair(alpha_threshold=THRESHOLDS, num_experts=[1, 3], layout=LAYOUTS)
 def test_decoder(alpha_threshold: float | None, num_experts: int, layout: str) -> None:
     options = Options(
         attention_top_k=min(2, num_experts),
@@ -83,12 +81,7 @@ def assert_halting_varies(expected: references.Result, alpha_threshold: float | 
         assert len(set(expected.steps)) >= 2
 
 
-@every_pair(
-    alpha_threshold=[None, 0.7, 0.5],
-    causal=[False, True],
-    own_values=[False, True],
-    layout=["compact", "masked"],
-)
+@every_pair(alpha_threshold=[None, 0.7, 0.5], causal=BOTH, own_values=BOTH, layout=LAYOUTS)
 def test_compositional_attention(
     alpha_threshold: float | None, causal: bool, own_values: bool, layout: str
 ) -> None:

@@ -19,19 +19,9 @@ from sut_data.sets.scan.files import Published, overlap, read_pairs, select
 from sut_data.sets.scan.grammar import all_pairs, interpret
 
 GOOD_LINES = st.sampled_from(["IN: jump OUT: I_JUMP", "IN: run twice OUT: I_RUN I_RUN"])
+# Made once for all tests that only look at them.
+pairs_of, pairs_of_all = cache(lambda split: scan_splits.SPLITS[split]()), cache(all_pairs)
 RULED = ("length", "addprim_jump", "addprim_turn_left", "template_around_right")
-
-
-@cache
-def pairs_of(split: str) -> scan_splits.Split:
-    """Made once for all tests that only look at them."""
-    return scan_splits.SPLITS[split]()
-
-
-@cache
-def pairs_of_all() -> list[Example]:
-    """Likewise."""
-    return all_pairs()
 
 
 def validation(train: list[Example], size: int) -> tuple[list[Example], list[Example]]:
