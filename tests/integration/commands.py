@@ -127,7 +127,7 @@ def run(
     kill_when: Callable[[], bool] | None = None,
     **options: Any,
 ) -> Finished:
-    """Run a console command in a fork.
+    """Run a console command in a fork, and commands that it starts, too.
 
     Args:
         command: name of the command, or "python" with `-c PROGRAM`.
@@ -139,6 +139,10 @@ def run(
         options: as of `start`.
     """
     own_group = interrupt_when is not None
+    if not own_group and kill_when is None:  # signals would reach the wrong process
+        from tests.integration.forking import forking
+
+        options["environment"] = {**forking(), **(options.get("environment") or {})}
     with start(command, *arguments, own_group=own_group, **options) as running:
         if interrupt_when is not None:
             if running.wait_for(lambda: interrupt_when(running.pid)) and running.alive:

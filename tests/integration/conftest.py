@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,6 @@ import pytest
 from sut_data.kit.examples import keyed_order, write_text
 from sut_data.sets.scan.grammar import all_pairs
 from tests.integration.commands import SIZES, TINY, run, train, words
-from tests.integration.forking import forked_commands
-
-
-@pytest.fixture(scope="session")
-def forking() -> Iterator[dict[str, str]]:
-    """Variables for a script or command whose own commands are to be run by forks."""
-    with forked_commands() as variables:
-        yield variables
 
 
 @pytest.fixture(scope="session")

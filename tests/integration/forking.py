@@ -8,45 +8,34 @@ saves the seconds that each would spend on importing torch and fairseq.
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from multiprocessing.connection import Client, Connection, Listener, wait
+from functools import cache
+from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
+from threading import Thread
 
 from tests.integration.commands import be_the_command, forks
 
 Line = tuple[int, list[str], str, dict[str, str]]  # process, words, folder, environment
 
 
-@contextmanager
-def forked_commands() -> Iterator[dict[str, str]]:
-    """Yield the variables that have the commands under a process with them run by forks."""
+@cache
+def forking() -> dict[str, str]:
+    """The variables that have the commands under a process with them run by forks."""
+    listener = Listener(family="AF_UNIX")
+    Thread(target=_accept, args=(listener,), daemon=True).start()
     paths = [str(Path(__file__).with_name("forked")), os.environ.get("PYTHONPATH", "")]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
-        address = f"{folder}/forks"
-        with Listener(address, "AF_UNIX") as listener:
-            pool.submit(_accept, listener, pool)
-            try:
-                yield {"SUT_TESTS_FORKS": address, "PYTHONPATH": ":".join(filter(None, paths))}
-            finally:
-                Client(address, "AF_UNIX").close()  # the end of `_accept`
+    return {"SUT_TESTS_FORKS": str(listener.address), "PYTHONPATH": ":".join(filter(None, paths))}
 
 
-def _accept(listener: Listener, pool: ThreadPoolExecutor) -> None:
+def _accept(listener: Listener) -> None:
     while True:
-        connection = listener.accept()
-        try:
-            asked = connection.recv()
-        except EOFError:
-            return
-        pool.submit(_serve, connection, asked)
+        Thread(target=_serve, args=(listener.accept(),), daemon=True).start()
 
 
-def _serve(connection: Connection, asked: Line) -> None:
-    """Run the command, and kill it when the process that asked for it ends before."""
+def _serve(connection: Connection) -> None:
+    """Run a command, and kill it when the process that asked for it ends before."""
     with connection:
+        asked: Line = connection.recv()
         process = forks().Process(target=_be_in_its_place, args=asked)
         process.start()
         if process.sentinel not in wait([process.sentinel, connection]):

@@ -42,15 +42,10 @@ def installed(command: str, *arguments: object, cwd: Path | None = None) -> subp
 
 
 def interrupted(
-    line: Sequence[object],
-    begun: Callable[[int], bool],
-    *,
-    cwd: Path,
-    with_group: bool = False,
-    forking: bool = True,
+    line: Sequence[object], begun: Callable[[int], bool], *, cwd: Path, with_group: bool = False
 ) -> Finished:
     """A command that got Ctrl-C once something held of its process; the whole group, or alone."""
-    with start(str(line[0]), *line[1:], cwd=cwd, own_group=True, forking=forking) as running:
+    with start(str(line[0]), *line[1:], cwd=cwd, own_group=True) as running:
         assert running.wait_for(lambda: begun(running.pid))
         (os.killpg if with_group else os.kill)(running.pid, signal.SIGINT)
         return running.finished(ok=False)
@@ -188,10 +183,7 @@ def test_data_preparation(with_group: bool, tmp_path: Path) -> None:
     [pytest.param(False, id="alone", marks=pytest.mark.slow), pytest.param(True, id="group")],
 )
 def test_an_experiment_goes_on(with_group: bool, tmp_path: Path) -> None:
-    """And says so; the training that it started has ended too.
-
-    Alone it passes the signal on to a real process, of which nothing is forked.
-    """
+    """And says so; the training that it started has ended too."""
     run("sut-experiment", *words("prepare scan -- --limit 24"), cwd=tmp_path)
     line = words("sut-experiment train scan --size small --updates 3000 --out run")
     log = tmp_path / "run" / "train.log"
@@ -199,8 +191,7 @@ def test_an_experiment_goes_on(with_group: bool, tmp_path: Path) -> None:
     def begun(pid: int) -> bool:
         return log.exists() and 'num_updates": ' in log.read_text()
 
-    how = {"with_group": with_group, "forking": with_group}
-    finished = interrupted(list(line), begun, cwd=tmp_path, **how)
+    finished = interrupted(list(line), begun, cwd=tmp_path, with_group=with_group)
     assert finished.status == 130 and "Traceback" not in finished.stderr
     assert finished.last_line == "sut-experiment: interrupted; goes on with the same command."
     (session,) = read_record(tmp_path / "run").sessions

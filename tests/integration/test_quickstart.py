@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.forking import forking
+
 
 def quickstart(repository: Path, *arguments: object, threads: str = "1", **environment: str) -> str:
     command = ["bash", repository / "scripts" / "quickstart.sh", *arguments]
@@ -21,10 +23,10 @@ def quickstart(repository: Path, *arguments: object, threads: str = "1", **envir
     return process.stdout
 
 
-def test_quickstart(repository: Path, tmp_path: Path, forking: dict[str, str]) -> None:
+def test_quickstart(repository: Path, tmp_path: Path) -> None:
     """Its commands are run by forks; below they start as they do for a user."""
     arguments = ("--out", tmp_path, "--updates", 2, "--limit", 8)
-    first = quickstart(repository, *arguments, **forking)
+    first = quickstart(repository, *arguments, **forking())
     header, *rows = first.splitlines()[-6:-3]
     assert header.split()[0] == "alpha_threshold" and "MACs per sentence" in header
     assert [row.split()[0] for row in rows] == ["0.999", "0.7"]

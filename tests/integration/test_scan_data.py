@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.forking import forking
 from tests.integration.preparing import WRITE_INDICES, assert_refused, fake_fairseq, run
 
 
-def test_scan_from_the_grammar(repository: Path, forking: dict[str, str], tmp_path: Path) -> None:
+def test_scan_from_the_grammar(repository: Path, tmp_path: Path) -> None:
     words = ["bash", str(repository / "data-prep" / "scan.sh"), "--out", "data-bin/scan"]
-    first = run(words, tmp_path, **forking)
+    first = run(words, tmp_path, **forking())
     assert first.returncode == 0, first.stderr
     assert "SCAN simple (generated): 16,728 train, 4,182 test; the published" in first.stdout
     assert re.search("sut-experiment train scan (--size small )?--data ", first.stdout)

@@ -549,17 +549,14 @@ def test_a_report_reads_raw_text_as_translation_does(
     assert skipped[0] > skipped[1] > skipped[2]
 
 
-def test_evaluation(
-    prepared: Path, checkpoint: Path, forking: dict[str, str], tmp_path: Path
-) -> None:
+def test_evaluation(prepared: Path, checkpoint: Path, tmp_path: Path) -> None:
     """`sut-experiment` averages, translates, scores and counts, and says what it did."""
     save_dir = tmp_path / "run" / "checkpoints"
     save_dir.mkdir(parents=True)
     shutil.copy(checkpoint, save_dir)
     folders = ("--data", prepared, "--checkpoints", save_dir, "--out", "out")
     line = ("evaluate", *folders, *words("--beam 2 --cpu"))
-    forked = {"cwd": tmp_path, "environment": forking}
-    shown = run("sut-experiment", *line, **forked).stdout
+    shown = run("sut-experiment", *line, cwd=tmp_path).stdout
     assert "note: there are fewer than the 5 asked for" in shown
     assert "note: chosen by loss" in shown
     results = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -577,7 +574,7 @@ def test_evaluation(
 
     # An evaluation that fails leaves the earlier one as it is.
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    failed = run("sut-experiment", *line, "--log", "typo.log", **forked, ok=False)
+    failed = run("sut-experiment", *line, "--log", "typo.log", cwd=tmp_path, ok=False)
     assert "typo.log" in failed.last_line
     assert before == {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert set(before) == {
@@ -598,7 +595,7 @@ def test_evaluation(
     data = provenance.describe_data(prepared)
     chosen = dict(experiment="multi30k", model="sut", size="small", seed=1)
     records.write_record(tmp_path / "run", records.Record(**chosen, data=data, trainings={"": {}}))
-    run("sut-experiment", *words("evaluate run --cpu"), **forked)
+    run("sut-experiment", *words("evaluate run --cpu"), cwd=tmp_path)
     best = save_dir / "evaluation-test-best-5-beam-8-lenpen-0.4"
     scores = json.loads((best / "results.json").read_text())["scores"]
     rows = run("sut-experiment", "compare", "run", cwd=tmp_path).stdout.splitlines()[1:]

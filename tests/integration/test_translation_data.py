@@ -19,6 +19,7 @@ from sut_data.kit.corpora import write_set
 from sut_data.sets import multi30k
 from sut_data.sets import wmt14_en_de as wmt14
 from sut_data.text.tokenization import TextSide, load_tokenization
+from tests.integration.forking import forking
 from tests.integration.preparing import WRITE_INDICES, fake_fairseq
 
 Completed = subprocess.CompletedProcess[str]
@@ -62,10 +63,8 @@ def multi30k_files(samples: Path, tmp_path: Path) -> Path:
     return published_sizes(samples / "multi30k", tmp_path / "raw", dict(multi30k.FILES.values()))
 
 
-def test_multi30k(
-    repository: Path, forking: dict[str, str], tmp_path: Path, multi30k_files: Path
-) -> None:
-    check_multi30k(repository, tmp_path, multi30k_files, **forking)
+def test_multi30k(repository: Path, tmp_path: Path, multi30k_files: Path) -> None:
+    check_multi30k(repository, tmp_path, multi30k_files, **forking())
 
 
 @pytest.mark.slow
