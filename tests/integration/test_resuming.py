@@ -160,18 +160,10 @@ def falling(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finis
     return train(data, folder, *TINY, *PLATEAU, "--max-epoch", 5), folder
 
 
-# Two batches make an epoch here.
-PLATEAU = (
-    "--batch-size",
-    20,
-    "--max-update",
-    0,
-    "--lr-scheduler",
-    "reduce_lr_on_plateau",
-    "--lr-shrink",
-    0.5,
-)
-PLATEAU += ("--lr-threshold", 0.9, "--lr-patience", 1)
+PLATEAU = words(
+    "--batch-size 20 --max-update 0 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 "
+    "--lr-threshold 0.9 --lr-patience 1"
+)  # two batches make an epoch
 
 
 @pytest.mark.parametrize("epoch", [2, 3])
