@@ -3,8 +3,9 @@
 Importing it registers models, tasks and criterions with fairseq, lets torch read the classes that
 fairseq itself writes into checkpoints, and lets fairseq read sentences one by one under numpy 2
 (`models.language_model`). Nothing else changes in the process, except in commands: those of fairseq
-check each checkpoint before they use it, and ours end with one line after Ctrl-C. `load` and
-`from_pretrained` make fairseq check checkpoints in any process: a model may name a second one.
+check each checkpoint before they use it, ours end with one line after Ctrl-C, and a few of ours
+register nothing until they need it. `load` and `from_pretrained` make fairseq check checkpoints in
+any process: a model may name a second one.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sut_data.folders.binarise import binarised_rows
+from sut_fairseq import register
 from sut_fairseq.errors import InputError
 
 _UNKNOWN = "<<unk>>"  # in a reference: what the dictionary lacks
@@ -121,19 +122,22 @@ def count_sentences(
 
 def _rows(prefix: Path) -> int:
     """Number of sentences of a binarised file, whose name lacks its ending."""
+    message = f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
     try:
         rows = binarised_rows(Path(f"{prefix}.idx"))
-        if rows is None:
-            from fairseq.data import indexed_dataset  # only here: it takes seconds
-
-            kind = indexed_dataset.infer_dataset_impl(str(prefix))
-            rows = len(indexed_dataset.make_dataset(str(prefix), impl=kind))
+    except (InputError, OSError) as error:
+        raise InputError(message) from error
+    if rows is not None:
         return rows
+    register()  # only here: it takes seconds, and other formats than memory-mapped ones are rare
+    from fairseq.data import indexed_dataset
+
+    try:
+        kind = indexed_dataset.infer_dataset_impl(str(prefix))
+        return len(indexed_dataset.make_dataset(str(prefix), impl=kind))
     except Exception as error:
         # On a damaged index fairseq's readers raise AssertionError, struct.error, ...
-        raise InputError(
-            f"The index `{prefix}.idx` cannot be read; run fairseq-preprocess again."
-        ) from error
+        raise InputError(message) from error
 
 
 def first_difference(references: Sequence[str], lines: Sequence[str]) -> int | None:

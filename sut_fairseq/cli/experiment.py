@@ -11,6 +11,7 @@ from pathlib import Path
 from sut_data.command_line import STOPPED, Parser, refuse
 from sut_data.files import check_writable, write_whole
 from sut_data.folders.prepared import STAMP
+from sut_data.interrupts import ended_when_interrupted
 from sut_data.tables import table
 from sut_fairseq import register
 from sut_fairseq.cli import _experiment_figures, _experiment_parser
@@ -105,8 +106,8 @@ def _prepare(arguments: argparse.Namespace) -> None:
 
 
 def _has_gpu() -> bool:
-    register()
-    from torch import cuda
+    with ended_when_interrupted():
+        from torch import cuda  # only here, since it takes seconds
 
     return cuda.is_available()
 
