@@ -115,7 +115,8 @@ fingerprint() {
         cksum
 }
 
-# install_step WHAT PIP-ARGUMENT...: run `pip install`, with a line every 15 seconds.
+# install_step WHAT PIP-ARGUMENT...: run `pip install`, with a line every 15 seconds. Python compiles
+# the modules that are used when they are imported; pip would compile thousands that are not.
 install_step() {
     local what="$1" ticker status=0
     shift
@@ -125,7 +126,7 @@ install_step() {
         say "still installing $what"
     done &
     ticker=$!
-    "$python" -m pip install "$@" |
+    "$python" -m pip install --no-compile "$@" |
         { grep --line-buffered -v '^Requirement already satisfied' || true; } || status=$?
     kill "$ticker" 2>/dev/null || true
     wait "$ticker" 2>/dev/null || true
