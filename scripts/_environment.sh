@@ -115,8 +115,7 @@ fingerprint() {
         cksum
 }
 
-# install_step WHAT PIP-ARGUMENT...: run `pip install`, with a line every 15 seconds. Python compiles
-# the modules that are used when they are imported; pip would compile thousands that are not.
+# install_step WHAT PIP-ARGUMENT...: run `pip install`, with a line every 15 seconds.
 install_step() {
     local what="$1" ticker status=0
     shift
@@ -126,7 +125,7 @@ install_step() {
         say "still installing $what"
     done &
     ticker=$!
-    "$python" -m pip install --no-compile "$@" |
+    "$python" -m pip install "$@" |
         { grep --line-buffered -v '^Requirement already satisfied' || true; } || status=$?
     kill "$ticker" 2>/dev/null || true
     wait "$ticker" 2>/dev/null || true

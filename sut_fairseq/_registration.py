@@ -12,6 +12,7 @@ _loading = loading()
 
 import argparse
 import logging
+import warnings
 from typing import Any
 
 import numpy
@@ -48,29 +49,32 @@ _advertiser.setLevel(logging.WARNING)
 
 # Importing them runs the decorators that register them; fairseq itself imports only models and
 # tasks of a user directory.
-from sut_fairseq.checkpoints.reading import guard_fairseq
-from sut_fairseq.criterions import (  # noqa: F401
-    absolute_error,
-    classification,
-    cross_entropy_with_auxiliary,
-)
-from sut_fairseq.models import (  # noqa: F401
-    architectures,
-    classifier_architectures,
-    encoder_classifier,
-    language_model,
-    recurrent_architectures,
-    recurrent_classifier,
-    recurrent_translation,
-    retrieval_network,
-    universal_transformer,
-)
-from sut_fairseq.tasks import (  # noqa: F401
-    classification_as_translation,
-    contextual_retrieval,
-    gold_attention,
-    sequence_classification,
-)
+with warnings.catch_warnings():
+    # fairseq uses torch.jit, of which newer releases of torch warn at every import.
+    warnings.filterwarnings("ignore", r".*torch\.jit", FutureWarning)
+    from sut_fairseq.checkpoints.reading import guard_fairseq
+    from sut_fairseq.criterions import (  # noqa: F401
+        absolute_error,
+        classification,
+        cross_entropy_with_auxiliary,
+    )
+    from sut_fairseq.models import (  # noqa: F401
+        architectures,
+        classifier_architectures,
+        encoder_classifier,
+        language_model,
+        recurrent_architectures,
+        recurrent_classifier,
+        recurrent_translation,
+        retrieval_network,
+        universal_transformer,
+    )
+    from sut_fairseq.tasks import (  # noqa: F401
+        classification_as_translation,
+        contextual_retrieval,
+        gold_attention,
+        sequence_classification,
+    )
 
 _advertiser.setLevel(_level)
 logging.getLogger().removeHandler(_handler)

@@ -102,7 +102,7 @@ def test_an_installation_shows_that_it_is_alive(repository: Path, tmp_path: Path
     pip = program(
         tmp_path / "python",
         'echo "Requirement already satisfied: $*"',
-        'echo "Collecting $5"',
+        'echo "Collecting $4"',
         "/bin/sleep 1",
     )
     program(tmp_path / "sleep", "exec /bin/sleep 0.1")  # instead of 15 seconds
