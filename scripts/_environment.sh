@@ -3,9 +3,9 @@
 # Usage:  . scripts/_environment.sh; prepare_environment [EXTRAS]
 # Afterwards $repository and $python are set and the environment's commands are first on PATH.
 #
-# An active environment (venv or conda) that this repository is installed in is used as it is.
-# Otherwise .venv in the repository is made and installed into; PYTHON=<interpreter> chooses the
-# Python that a new .venv is made from.
+# An active environment (venv or conda) that this repository is installed in is used as it is, and
+# so is a .venv that somebody else made. Otherwise .venv in the repository is made and installed
+# into; PYTHON=<interpreter> chooses the Python that a new .venv is made from.
 
 unset CDPATH
 repository="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)"
@@ -83,12 +83,15 @@ check_installed() {
     "$python" -P "$repository/sut_fairseq/_requirements.py"
 }
 
-# active_python EXTRA: print the active environment's interpreter if this repository is installed
-# there, for `test` in editable form and with the tools.
-active_python() {
-    local active="${VIRTUAL_ENV:-${CONDA_PREFIX:-}}"
-    [ -n "$active" ] && [ "$active" != "$repository/.venv" ] && fits "$active/bin/python" || return
-    "$active/bin/python" -P - "$repository" "$1" <<'CHECK' || return
+# made_here ENVIRONMENT: whether it is the .venv that these scripts install into.
+made_here() {
+    [ "$1" = "$repository/.venv" ] && compgen -G "$1/installed-*" >/dev/null
+}
+
+# is_installed PYTHON EXTRA: whether this repository is installed there, for `test` in editable form
+# and with the tools.
+is_installed() {
+    "$1" -P - "$repository" "$2" <<'CHECK'
 import json, sys
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -105,7 +108,20 @@ if extra == "test":
     here &= source.get("dir_info", {}).get("editable", False) and all(map(find_spec, tools))
 sys.exit(not here)
 CHECK
-    printf '%s\n' "$active/bin/python"
+}
+
+# installed_python EXTRA: print the interpreter of the active environment, or of a .venv that these
+# scripts did not make, if this repository is installed there.
+installed_python() {
+    local found
+    for found in "${VIRTUAL_ENV:-${CONDA_PREFIX:-}}" "$repository/.venv"; do
+        if [ -n "$found" ] && ! made_here "$found" && fits "$found/bin/python" &&
+            is_installed "$found/bin/python" "$1"; then
+            printf '%s\n' "$found/bin/python"
+            return
+        fi
+    done
+    return 1
 }
 
 # fingerprint EXTRA: what an installation depends on; its path too, since it is an editable one.
@@ -151,11 +167,11 @@ install_torch_and_fairseq() {
 
 # prepare_environment [EXTRAS]: make the environment if needed, with these extras of the package.
 prepare_environment() {
-    local extra="${1:-plots,text}" active stamp found status=0
+    local extra="${1:-plots,text}" ready stamp found status=0
     SECONDS=0
-    if active="$(active_python "$extra")"; then
-        python="$active"
-        export PATH="${active%/*}:$PATH"
+    if ready="$(installed_python "$extra")"; then
+        python="$ready"
+        export PATH="${ready%/*}:$PATH"
         check_installed || exit 1
         return
     fi
@@ -171,6 +187,7 @@ prepare_environment() {
         fi
     done
     rm -f "$repository"/.venv/installed-*
+    : >"$repository/.venv/installed-partly"  # made by this script all the same
     # As a URL, since pip accepts several files here and splits the text at spaces.
     PIP_CONSTRAINT="$(python -c 'import pathlib, sys; print(pathlib.Path(sys.argv[1]).as_uri())' \
         "$repository/constraints.txt")"
@@ -186,5 +203,6 @@ prepare_environment() {
     unset PIP_CONSTRAINT PIP_DISABLE_PIP_VERSION_CHECK
     check_installed || die "the installation is incomplete: remove .venv and try again."
     fingerprint "$extra" >"$repository/.venv/installed-$extra"
+    rm "$repository/.venv/installed-partly"
     say "the environment is ready"
 }

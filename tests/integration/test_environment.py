@@ -142,7 +142,7 @@ def environment(folder: Path, *, whole: bool) -> Path:
 def test_an_active_environment_is_used_if_the_package_is_there(
     repository: Path, tmp_path: Path
 ) -> None:
-    commands = "active_python test || echo none"
+    commands = "installed_python test || echo none"
     active = {"VIRTUAL_ENV": str(tmp_path / "active")}
     environment(tmp_path / "active", whole=False)
     assert sourced(repository, commands, **active).stdout == "none\n"
@@ -151,6 +151,16 @@ def test_an_active_environment_is_used_if_the_package_is_there(
     python = environment(tmp_path / "active", whole=True)
     assert sourced(repository, commands, **active).stdout == f"{python}\n"
     assert sourced(repository, commands, CONDA_PREFIX=active["VIRTUAL_ENV"]).stdout == f"{python}\n"
+
+
+def test_what_the_scripts_did_not_install_is_left_as_it_is(machine: Path) -> None:
+    """A `.venv` may have another torch, for somebody's GPU."""
+    environment(machine / ".venv", whole=False)
+    commands = 'made_here "$repository/.venv" && echo yes || echo no'
+    assert sourced(machine, commands).stdout == "no\n"
+    (machine / ".venv" / "installed-partly").touch()
+    assert sourced(machine, commands).stdout == "yes\n"
+    assert sourced(machine, commands.replace(".venv", "env")).stdout == "no\n"
 
 
 @pytest.fixture
