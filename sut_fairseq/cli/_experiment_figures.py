@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sut_fairseq.cli._glyphs import missing_glyphs_named
 from sut_fairseq.experiments import grid_results
+from sut_fairseq.experiments.by_group import short_names
 from sut_fairseq.experiments.claims import Found, Verdict
-from sut_fairseq.experiments.commands import written
 from sut_fairseq.experiments.curves import TRAIN, read_curve
 from sut_fairseq.experiments.results import Evaluations, Group
 from sut_fairseq.experiments.running import PROGRAM_NAME
@@ -47,7 +46,14 @@ def draw_table(table: Table, path: Path) -> None:
         for line in table.lines
     ]
     title = f"{table.experiment}: {table.summary.title}"
-    summary_plots.draw(lines, table.groups, title, table.measure.replace("`", ""), path)
+    summary_plots.draw(
+        lines,
+        table.groups,
+        title,
+        table.measure.replace("`", ""),
+        path,
+        connected=not table.summary.by_split,
+    )
 
 
 @missing_glyphs_named(PROGRAM_NAME)
@@ -101,13 +107,14 @@ def _words(verdict: Verdict) -> str:
 def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     """Plot the metric that selects checkpoints against updates, on all held-out sets.
 
-    The runs are of one experiment. Returns whether there was a curve to draw.
+    The runs are of one experiment, and take colours in their order. Returns whether there was a
+    curve to draw.
     """
     from sut_fairseq.analysis import curve_plots
 
     experiment = groups[0].experiment
     measure = experiment.metric
-    names = _short_names(groups)
+    names = short_names(groups)
     curves = []
     for group, name in zip(groups, names):
         data = group.first.data.split or group.first.data.dataset
@@ -125,22 +132,8 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
     curves.sort(key=lambda curve: place.get(curve.panel, len(place)))
     score = "" if measure.endswith("loss") else ", in per cent"
     words = measure.replace("_", " ") + score
-    curve_plots.draw(curves, _in_order_of_colors(groups, names), words, path)
+    curve_plots.draw(curves, list(dict.fromkeys(names)), words, path)
     return True
-
-
-def _in_order_of_colors(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
-    """Names of trainings: the first of every model in the experiment's order, then all others.
-
-    Summaries order the models likewise, so on a page with both these have one colour.
-    """
-    of_model: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for group, name in zip(groups, names):
-        of_model[group.first.model][name] = None
-    # The file of a user's experiment may no longer have the model of a run.
-    order = dict.fromkeys((*groups[0].experiment.models, *of_model))
-    by_model = [list(of_model[model]) for model in order]
-    return [name for round in zip_longest(*by_model) for name in round if name is not None]
 
 
 @missing_glyphs_named(PROGRAM_NAME)
@@ -152,7 +145,7 @@ def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     from sut_fairseq.analysis import trade_off_plots
 
     swept = [one for group in groups for one in group.evaluations() if one.asked.thresholds]
-    names = _short_names([sweep.group for sweep in swept])
+    names = short_names([sweep.group for sweep in swept])
     curves = [
         trade_off_plots.Curve(_label(sweep, name, mode), points)
         for sweep, name in zip(swept, names)
@@ -186,27 +179,3 @@ def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:
             point = (float(threshold), scores[name], skipped[name], seconds[name])
             points.setdefault(" ".join(mode), []).append(trade_off_plots.Point(*point))
     return points
-
-
-def _short_names(groups: Sequence[Group]) -> list[str]:
-    """A name for each group: its model, and what sets it apart from others with this model.
-
-    Groups that differ only in their data have the same name.
-    """
-    lengths: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
-    for group in groups:
-        lengths[group.first.model, group.first.size].add(group.first.planned)
-    settings = []
-    for group in groups:
-        record = group.first
-        without = f"without {record.without}" if record.without else ""
-        told = record.own_length or len(lengths[record.model, record.size]) > 1
-        length = record.planned if told else ""
-        options = written(record.options)
-        settings.append((record.model, f"size {record.size}", without, length, options))
-    names = []
-    for model, *own in settings:
-        columns = zip(*(others for name, *others in settings if name == model))
-        apart = [one for one, column in zip(own, columns) if one and len(set(column)) > 1]
-        names.append(", ".join([model, *apart]))
-    return names

@@ -67,6 +67,8 @@ def check_experiment(experiment: Experiment, place: Place) -> None:
         raise InputError(f"{place} has both `prepare` and `generate`: its data are either.")
     models = experiment.models
     _check_evaluation(experiment.evaluation, place / "evaluation", bool(experiment.generate))
+    for model in experiment.compared:
+        check_choice(f"{place / 'compared'}", model, models)
     for table in experiment.published:
         for model in table.numbers:
             check_choice(f"{place / 'published'}: {table.table}: model", model, models)

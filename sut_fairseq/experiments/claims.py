@@ -10,6 +10,7 @@ from enum import Enum
 from sut_fairseq.experiments.commands import words as option_words
 from sut_fairseq.experiments.evaluating import usual_column
 from sut_fairseq.experiments.published import ALL, is_usual
+from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group, Row, mean_of
 from sut_fairseq.experiments.schema import Claim, Experiment, less_is_better
 
@@ -65,7 +66,7 @@ def check_claims(experiments: Sequence[Experiment], groups: Sequence[Group]) -> 
     for experiment in experiments:
         for claim in experiment.claims:
             fitting = list(_fitting(experiment, claim, groups))
-            best = max(fitting, key=lambda one: _rank(claim, *one), default=None)
+            best = max(fitting, key=lambda one: rank(one[0][0].first, one[1]), default=None)
             found.append(Found(experiment, claim, *(best or ())))
     return found
 
@@ -87,7 +88,7 @@ def _fitting(
         lengths = record.updates, *record.planned_before
         of_split = alike[record.size, lengths, tuple(option_words(record.options))]
         known = of_split.get(record.data.split)
-        if known is None or _rank(claim, [group], row) > _rank(claim, [known[0]], known[1]):
+        if known is None or rank(record, row) > rank(known[0].first, known[1]):
             of_split[record.data.split] = group, row
     for of_split in alike.values():
         if all(split in of_split for split in claim.splits):
@@ -125,7 +126,12 @@ def _row(experiment: Experiment, claim: Claim, group: Group) -> tuple[Group, Row
     return None
 
 
-def _rank(claim: Claim, groups: Sequence[Group], row: Row) -> tuple[bool, bool, int, float]:
-    sign = -1 if less_is_better(claim.measure) else 1
-    record, seeds = groups[0].first, len(row.results)
-    return record.size == "paper", seeds > 1, record.amount or 0, sign * row.mean
+def rank(record: Record, row: Row) -> tuple[bool, bool, int, float]:
+    """What sorts runs by how much they say about a model, the least first.
+
+    Args:
+        record: of one of them.
+        row: their result.
+    """
+    sign = -1 if less_is_better(row.measure) else 1
+    return record.size == "paper", len(row.results) > 1, record.amount or 0, sign * row.mean

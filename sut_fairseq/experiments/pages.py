@@ -12,24 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sut_data.files import read_lines, write_whole
-from sut_data.tables import counted
 from sut_fairseq.errors import InputError
-from sut_fairseq.experiments import grid_results, report
-from sut_fairseq.experiments.claims import Found, Verdict, check_claims
-from sut_fairseq.experiments.commands import written
+from sut_fairseq.experiments import by_group, front_table, grid_results, report
+from sut_fairseq.experiments.by_group import main_runs, short_names
+from sut_fairseq.experiments.claims import Found, check_claims
 from sut_fairseq.experiments.grid import read_grid
 from sut_fairseq.experiments.reading import MATRIX, columns, is_ours, known, read
-from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group
-from sut_fairseq.experiments.schema import MEASURES, UPDATES, Experiment, less_is_better
+from sut_fairseq.experiments.schema import Experiment
 from sut_fairseq.experiments.summaries import Table, tables, write_cells
 
 INDEX = "index.md"
 NOTES = Path("notes")
 PICTURES = Path("pictures")
+_MOST_CURVES = 12  # in one picture; if there are more, only the main runs have one
 _DEEPER = "valid_deep"
 _ABOUT_DEEPER = (
-    f"Validation during training: `valid` is like the training data, `{_DEEPER}` longer or deeper, "
+    f"`valid` is like the training data, `{_DEEPER}` longer or deeper, "
     "but less so than the test set."
 )
 
@@ -143,7 +142,7 @@ def _note(folder: Path, name: str) -> tuple[list[str], list[str]]:
 
 
 def _index(found: Sequence[Found], folder: Path, present: Sequence[str], draw: Draw) -> str:
-    """Links to pages, the note, and the papers' table with its picture if any of it was run."""
+    """Links to pages, the note, and the papers' numbers with their picture if any was run."""
     lead, notes = _note(folder, "index")
     parts = ["# Results", *lead]
     run = any(one.row is not None for one in found)
@@ -155,69 +154,13 @@ def _index(found: Sequence[Found], folder: Path, present: Sequence[str], draw: D
         if name not in in_table and f"({name}.md)" not in linked
     ]
     if others:
-        parts.append(f"Pages{' besides those in the table' if run else ''}: {', '.join(others)}.")
+        parts.append(f"Pages{' besides those in the tables' if run else ''}: {', '.join(others)}.")
     if run:
-        header = (
-            *("paper", "experiment", "result", "paper's number", "ours", ""),
-            *("our size and budget", "paper's", "runs"),
-        )
         picture = PICTURES / "claims.png"
         if draw.claims(found, folder / picture):
             parts.append(f"![our results and the papers', in per cent]({picture})")
-        lines = [header, *(_claim(one, present) for one in found)]
-        parts += [report.markdown_table(lines), _counts(found)]
+        parts += [front_table.counts(found), *front_table.sections(found, present)]
     return "\n\n".join([*parts, *notes]) + "\n"
-
-
-def _claim(found: Found, present: Sequence[str]) -> tuple[str, ...]:
-    experiment, claim, row = found.experiment, found.claim, found.row
-    source, name = experiment.citation, experiment.name
-    link = f"[{name}]({name}.md)" if name in present else name
-    sign = "≤" if less_is_better(claim.measure) else "≥"
-    what = claim.shows if claim.measure == "percent" else f"{claim.shows}, {_short(claim.measure)}"
-    paper = f"{claim.paper:g}" if claim.paper is not None else "–"
-    bar = f"(bar {sign} {claim.bar:g})"
-    if row is None:
-        return source, link, what, paper, bar, found.verdict.value, "", claim.budget, ""
-    record = found.groups[0].first
-    commands = ", ".join(f"`{report.called(group, row.results)}`" for group in found.groups)
-    return (
-        source,
-        link,
-        what,
-        paper,
-        f"{row} {bar}",
-        found.verdict.value,
-        _size(experiment, record),
-        claim.budget,
-        f"{counted(len(row.results), 'seed')}: {commands}",
-    )
-
-
-def _size(experiment: Experiment, record: Record) -> str:
-    """Size and length of training, and what the run has of its own."""
-    if record.size not in experiment.sizes:
-        return record.length
-    size = experiment.sizes[record.size]
-    parts = [size.described(record.trainings)]
-    told = UPDATES in size.lengths_told
-    own = [record.own_length] if record.own_length and not told else []
-    if record.options:
-        own.append(f"with `{written(record.options)}`")
-    if own:
-        parts.append(f"but {', '.join(own)}")
-    if told and record.planned_before:
-        parts.append(f"{record.former_plans} (`{record.change_option}`)")
-    return "; ".join(parts)
-
-
-def _short(measure: str) -> str:
-    return MEASURES[measure].split(",")[0]
-
-
-def _counts(found: Sequence[Found]) -> str:
-    counts = {verdict: sum(one.verdict is verdict for one in found) for verdict in Verdict}
-    return "; ".join(f"{verdict.value}: {count}" for verdict, count in counts.items()) + "."
 
 
 def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: Draw) -> str:
@@ -228,22 +171,40 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
     ]
     lead, notes = _note(folder, experiment.name)
     parts += lead
-    picture = PICTURES / f"{experiment.name}-curves.png"
-    if draw.curves(groups, folder / picture):
-        parts.append(f"![{experiment.metric} on validation sets by update]({picture})")
-        if any(_DEEPER in str(group.first.trainings[""].get("valid-subset")) for group in groups):
-            parts.append(_ABOUT_DEEPER)
+    found = [one for one in check_claims([experiment], groups) if one.row is not None]
+    if found:
+        parts.append(front_table.table(found))
+    main = main_runs(groups)
+    listed = [*main, *(group for group in groups if group not in main)]
+    if len(set(short_names(listed))) > _MOST_CURVES:
+        listed = main
+    names = short_names(listed)
+    own = by_group.table(main, names[: len(main)])
+    in_paper = any(table.by == experiment.evaluation.by for table in experiment.published)
+    if own and in_paper:
+        head, *rest = report.by_group_section(own)
+        parts += [head, _drawn(own.without_all(), folder, draw), *rest]
     for table in tables(groups):
-        picture = PICTURES / f"{experiment.name}-{table.summary.name}.png"
-        rows = picture.with_suffix(".csv")
-        draw.table(table, folder / picture)
-        write_cells(table, folder / rows)
-        parts += [
-            report.summary_section(table),
-            f"![{table.summary.title}]({picture})",
-            f"[CSV]({rows})",
-        ]
+        parts += [report.summary_section(table), _drawn(table, folder, draw)]
+    if own and not in_paper:
+        parts += report.by_group_section(own)
+    picture = PICTURES / f"{experiment.name}-curves.png"
+    if draw.curves(listed, folder / picture):
+        text = f"![{experiment.metric} on validation sets by update]({picture})"
+        parts += ["## Validation during training", text]
+        if any(_DEEPER in str(group.first.trainings[""].get("valid-subset")) for group in listed):
+            parts.append(_ABOUT_DEEPER)
     picture = PICTURES / f"{experiment.name}-trade-off.png"
     if draw.trade_offs(groups, folder / picture):
-        parts.append(f"![score and seconds against skipped steps]({picture})")
+        text = f"![score and seconds against skipped steps]({picture})"
+        parts += ["## Score against computation", text]
     return "\n\n".join([*parts, *notes, report.folded(groups)])
+
+
+def _drawn(table: Table, folder: Path, draw: Draw) -> str:
+    """Draw a table and write its cells into a file; returns the Markdown that shows both."""
+    picture = PICTURES / f"{table.experiment}-{table.summary.name}.png"
+    rows = picture.with_suffix(".csv")
+    draw.table(table, folder / picture)
+    write_cells(table, folder / rows)
+    return f"![{table.summary.title}]({picture})\n\n[CSV]({rows})"

@@ -152,6 +152,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         ablations=ablations,
         metric=last("metric"),
         evaluation=last("evaluation", Evaluation()),
+        compared=last("compared", []),
         published=last("published", []),
         summaries=last("summaries", []),
         claims=last("claims", []),
@@ -168,6 +169,7 @@ def _merged_sizes(documents: Iterable[Document]) -> dict[str, Size]:
             before = sizes.get(name, Size())
             sizes[name] = Size(
                 about=size.about or before.about,
+                budget=size.budget or before.budget,
                 like=before.like if size.like is None else size.like,
                 models=before.models if size.models is None else size.models,
                 stages=before.stages if size.stages is None else size.stages,

@@ -24,6 +24,11 @@ _FOLDED = (
     "data, machine, time and results by group. After the colon: the result on the whole set, with "
     "the deviation over seeds and the paper's number in brackets."
 )
+_SHORT = 16  # lines of a table that need not be folded
+_MAIN_RUNS = (
+    "Of each model the runs that say most (several seeds rather than one, then the longest), and "
+    "the best ones if these are others:"
+)
 _COSTS = {
     "skipped": ("skipped", "{:.1%}"),
     "encoder_depth": ("encoder depth", "{:.2f}"),
@@ -41,10 +46,7 @@ def markdown(groups: Sequence[Group]) -> str:
 def folded(groups: Sequence[Group]) -> str:
     """The sections folded, in HTML: each shows its title and result until opened."""
     sections = [
-        # The attribute is for MkDocs; GitHub reads Markdown after a blank line anyway.
-        f'<details markdown="1">\n<summary>{html.escape(_headline(group), quote=False)}</summary>'
-        f"\n\n{_section(group)}\n\n</details>"
-        for group in groups
+        fold(html.escape(_headline(group), quote=False), _section(group)) for group in groups
     ]
     return "\n\n".join([f"## Runs\n\n{_FOLDED}", *sections]) + "\n"
 
@@ -88,8 +90,45 @@ def summary_section(table: Table) -> str:
         seeds = {len(row.results) for row in line.rows}
         cells.append(" to ".join(str(count) for count in sorted({min(seeds), max(seeds)})))
         lines.append([*cells, *(_cell(rows.get(group)) for group in table.groups)])
-    about = f"{table.measure[0].upper()}{table.measure[1:]}; {over} ({how}):"
+    about = f"{capital(table.measure)}; {over} ({how}):"
     return f"## {table.experiment}, {summary.title}\n\n{about}\n\n{markdown_table(lines)}"
+
+
+def by_group_section(table: Table) -> list[str]:
+    """The table of `by_group`: a line for each group, a column for each of the runs.
+
+    The first part is its title.
+    """
+    how = "mean and deviation of all seeds"
+    if any(row.paper is not None for line in table.lines for row in line.rows):
+        how += ", in brackets the paper's"
+    several = len(table.summary.splits) > 1
+    parts = [f"## {table.summary.title}", f"{capital(table.measure)} ({how}). {_MAIN_RUNS}"]
+    for split in table.summary.splits:
+        lines = [line for line in table.lines if line.split == split]
+        by_line = [{row.group: row for row in line.rows} for line in lines]
+        names = [name for name in table.groups if any(name in rows for rows in by_line)]
+        cells = [[name, *(_cell(rows.get(name)) for rows in by_line)] for name in names]
+        text = markdown_table([["", *(line.model for line in lines)], *cells])
+        short = len(names) <= _SHORT
+        if not several and short:
+            parts.append(text)
+        else:
+            opened = short and split == table.summary.splits[0]
+            parts.append(fold(f"<code>{html.escape(split)}</code>", text, opened))
+    return parts
+
+
+def fold(title: str, text: str, opened: bool = False) -> str:
+    """Markdown below a title, in HTML, that readers open and close."""
+    # The attribute is for MkDocs; GitHub reads Markdown after a blank line anyway.
+    state = "open " if opened else ""
+    return f'<details {state}markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
+
+
+def capital(text: str) -> str:
+    """The text with a capital letter at its beginning."""
+    return text[0].upper() + text[1:]
 
 
 def _cell(row: Row | None) -> str:

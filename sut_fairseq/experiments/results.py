@@ -136,6 +136,14 @@ class Group:
         ]
         return sorted(evaluations, key=rank)
 
+    def usual(self) -> Evaluations | None:
+        """The evaluation on the experiment's set, as trained, in its groups; None without one."""
+        wanted = (self.experiment.evaluation.subset, usual_column(self.experiment))
+        for one in self.evaluations():
+            if one.asked.plain and (one.asked.subset, one.asked.by) == wanted:
+                return one
+        return None
+
     def on_subset(self, subset: str) -> Evaluations:
         """The evaluation of all runs on a set, as trained, in the usual groups if possible.
 

@@ -93,10 +93,13 @@ class Size:
     Attributes:
         about: for readers. `{updates}` stands for the number of updates of the training that
             counts, the name of a stage in braces for that of the stage.
+        budget: the model or the data in a few words, such as `states of 128`; the first table of
+            the results adds the length of the training.
         like: another size, whose models, stages and settings this one has unless it gives its own.
     """
 
     about: str = ""
+    budget: str = ""
     like: str | None = None
     models: list[str] | None = None  # the models of this size; None: all
     settings: Settings = field(default_factory=dict)
@@ -249,6 +252,7 @@ class Document:
     ablations: dict[str, Ablation] = field(default_factory=dict)
     metric: str | None = None
     evaluation: Evaluation | None = None
+    compared: list[str] | None = None
     published: list[Published] | None = None
     summaries: list[Summary] | None = None
     claims: list[Claim] | None = None
@@ -266,6 +270,7 @@ class Experiment:
         models: what each model is; the first one is the default.
         prepare: arguments of `sut-prepare` by split; the first one is the default.
         generate: by split, options of a task that draws its data itself; it has no folder then.
+        compared: models whose results by group its page shows; all if it is empty.
         sizes, ablations: by name, as the last file has them that names them; without settings.
 
     The other attributes are those of the last file that has them.
@@ -288,6 +293,7 @@ class Experiment:
     ablations: dict[str, Ablation]
     metric: str
     evaluation: Evaluation
+    compared: list[str]
     published: list[Published]
     summaries: list[Summary]
     claims: list[Claim]

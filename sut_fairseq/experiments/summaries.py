@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sut_fairseq.experiments.csv_files import write_csv
-from sut_fairseq.experiments.evaluating import usual_column, usual_measure
+from sut_fairseq.experiments.evaluating import usual_measure
 from sut_fairseq.experiments.published import ALL, is_usual
 from sut_fairseq.experiments.records import Record
 from sut_fairseq.experiments.results import Group, Row, mean_of
@@ -49,11 +50,19 @@ class Table:
 
     @property
     def groups(self) -> list[str]:
-        """The groups of all lines, in their order."""
+        """The groups of all lines: numbers by size, then others in their order."""
         found = dict.fromkeys(row.group for line in self.lines for row in line.rows)
         if self.summary.by_split:  # a line may lack some of them
             return [split for split in self.summary.splits if split in found]
-        return list(found)
+        return sorted(found, key=lambda name: int(name) if name.isdecimal() else math.inf)
+
+    def without_all(self) -> Table:
+        """The same without the results on all sentences."""
+        lines = [
+            replace(line, rows=[row for row in line.rows if row.group != ALL])
+            for line in self.lines
+        ]
+        return replace(self, lines=lines)
 
     def cells(self) -> list[dict[str, str]]:
         """A row for each result, as text by column (`COLUMNS`)."""
@@ -138,12 +147,10 @@ def _is_as_described(experiment: Experiment, record: Record, split: str) -> bool
 
 def _usual_rows(group: Group, summary: Summary, split: str) -> list[Row]:
     """What a summary shows of the usual evaluation of runs; nothing if there is none."""
-    usual = (group.experiment.evaluation.subset, usual_column(group.experiment))
-    for one in group.evaluations():
-        if one.asked.plain and (one.asked.subset, one.asked.by) == usual:
-            rows = one.rows_of(summary.measure)
-            if summary.by_split:
-                shown = summary.of_split.get(split, ALL)
-                return [row for row in rows if row.group == shown]
-            return [row for row in rows if row.group != ALL]
-    return []
+    if (usual := group.usual()) is None:
+        return []
+    rows = usual.rows_of(summary.measure)
+    if summary.by_split:
+        shown = summary.of_split.get(split, ALL)
+        return [row for row in rows if row.group == shown]
+    return [row for row in rows if row.group != ALL]

@@ -30,7 +30,9 @@ def test_a_row_names_options_of_the_users_own(tmp_path: Path) -> None:
     records.write_record(path, record)
     pages.write(results.collect([path]), tmp_path / "pages", DRAW_NOTHING)
     index = (tmp_path / "pages" / "index.md").read_text()
-    assert "5 updates of 256 sources, for 2 CPU cores; but with `--encoder-layers 18` |" in index
+    assert "| states of 128, 5 updates, other options |" in index
+    text = "5 updates of 256 sources, for 2 CPU cores; but with `--encoder-layers 18`; 1 seed:"
+    assert text in index
 
 
 def test_a_row_tells_the_length_of_the_run(tmp_path: Path) -> None:
@@ -42,7 +44,7 @@ def test_a_row_tells_the_length_of_the_run(tmp_path: Path) -> None:
         ("paper", "Table 7 of the paper; but 5 updates, planned for 800 updates before (`"),
     ):
         pages.write(results.collect([as_size(path, size, updates=None)]), tmp_path, DRAW_NOTHING)
-        assert f"{text}--change-length`) |" in (tmp_path / "index.md").read_text()
+        assert f"{text}--change-length`); 1 seed:" in (tmp_path / "index.md").read_text()
 
 
 def verdict(runs: list[Path], **changes: Any) -> Found:
@@ -332,33 +334,36 @@ def test_pages(tmp_path: Path) -> None:
     )
     assert [one.name for one in written] == ["index.md", "ctl.md"]
     index = (folder / "index.md").read_text()
-    assert index.startswith("# Results\n\nOurs.\n\n| paper | experiment | result | paper's")
-    assert "## Notes" not in index
-    row = next(line for line in index.splitlines() if "forward, data router" in line)
-    assert row.startswith("| Csordás et al. (2022) | [ctl](ctl.md) |")
-    assert "98.50 (bar ≥ 98) | 🟡 met at a reduced size" in row
-    assert "1 seed: `sut-experiment train ctl --split forward --models ndr" in row
-    assert ", 5 updates of 256 sources, for 2 CPU cores |" in row
     claims = [claim for name in reading.known() for claim in reading.read(name).claims]
-    assert index.count("\n| ") == 2 + len(claims)
-    papers = [line.split("|")[1].strip() for line in index.splitlines() if line.startswith("| ")]
-    assert papers[2:] == sorted(papers[2:]) and "Tan et al. (2023)" in papers
-    assert (
-        "wmt14 | compound-split BLEU, SUT base | 29.2 | (bar ≥ 28.7) | ⚪ no run on record" in index
+    text = f"🟡 met at a reduced size: 1; 🔴 not met: 0; ⚪ no run on record: {len(claims) - 1}."
+    assert index.startswith(f"# Results\n\nOurs.\n\n🟢 met at the paper's size: 0; {text}\n\n## ")
+    assert "## Notes" not in index
+    rows = [line for line in index.splitlines() if line.startswith("| ")]
+    row = next(line for line in rows if "forward, data router" in line)
+    assert row == (
+        "| [ctl](ctl.md): forward, data router | 100 | 98.50 | ≥\u00a098 | 🟡 | 1 | "
+        "states of 128, 5 updates | 30,000 updates of 512 |"
     )
+    papers = [line[3:] for line in index.splitlines() if line.startswith("## ")]
+    assert papers == sorted(papers) and "Tan et al. (2023)" in papers
+    assert len(rows) == 2 * len(papers) + len(claims)
+    assert "| wmt14: compound-split BLEU, SUT base | 29.2 |  | ≥\u00a028.7 | ⚪ |  |  |" in index
+    about = "5 updates of 256 sources, for 2 CPU cores; 1 seed:\n\n```sh\nsut-experiment train ctl"
+    assert index.count("<details") == index.count(about) == 1
     page = (folder / "ctl.md").read_text()
     assert drawn == ["ctl-curves.png"] and "(pictures/ctl-curves.png)" in page
-    lead, picture, notes, runs = (
+    lead, claim, picture, notes, runs = (
         page.index(text)
         for text in (
             "\nIt works.\n",
+            "| forward, data router | 100 | 98.50 |",
             "![accuracy on validation sets",
             "## Notes\n\nA longer",
             "## Runs\n",
         )
     )
-    assert "\n\nValidation during training: `valid` is like the training data, `valid_deep`" in page
-    assert lead < picture < notes < runs < page.index("| 9 | 10 | 97.00 |")
+    assert "\n\n`valid` is like the training data, `valid_deep` longer" in page
+    assert lead < claim < picture < notes < runs < page.index("| 9 | 10 | 97.00 |")
     title = "ctl (forward), ndr, size small, 5 updates: 98.50 (100)"
     assert f"<summary>{title}</summary>\n\n`sut-experiment train ctl " in page
     assert page.count("<details") == page.count("</details>") == 1
@@ -391,7 +396,7 @@ def test_a_users_own_experiment_has_a_page(tmp_path: Path) -> None:
         if name == "mine":
             written = pages.write(groups, folder, DRAW_NOTHING)
             assert [one.name for one in written] == ["index.md", "mine.md"]
-            assert "| [mine](mine.md) | forward, data router |" in written[0].read_text()
+            assert "| [mine](mine.md): forward, data router |" in written[0].read_text()
         else:
             reason = "would have the same page: give one of" if name == "ctl" else "is another page"
             with pytest.raises(InputError, match=reason):
@@ -472,17 +477,6 @@ def kept_figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return figures
 
 
-def test_models_have_the_colours_of_their_order_in_the_experiment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = [run(tmp_path, model, 1, {"all": 98.5}) for model in ("ndr", "lstm", "rel")]
-    for path in paths:
-        (path / "train.log").write_text(LOG)
-    assert legend_of(paths, tmp_path, monkeypatch) == [
-        name for name in reading.read("ctl").models if name in ("ndr", "lstm", "rel")
-    ]
-
-
 def test_trainings_of_one_model_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,6 +509,8 @@ def test_the_length_of_training_stands_once(tmp_path: Path) -> None:
     folder = tmp_path / "results"
     folder.mkdir()
     pages.write(results.collect([path]), folder, DRAW_NOTHING)
-    (row,) = [one for one in (folder / "index.md").read_text().splitlines() if "99.00" in one]
+    index = (folder / "index.md").read_text()
+    (row,) = [one for one in index.splitlines() if "99.00" in one]
+    assert "| the paper's |" in row
     about = reading.read("ctl").sizes["paper"].about.strip()
-    assert f"| {about} |" in row and "--updates" not in row
+    assert f"** {about}; 1 seed:" in index and "--updates" not in index

@@ -274,7 +274,7 @@ def write_summary(folder: Path) -> str:
     row = SimpleNamespace(group="\u4e2d", mean=50.0, deviation=None, paper=None)
     table: Any = SimpleNamespace(
         experiment="\u6587",
-        summary=SimpleNamespace(title="title"),
+        summary=SimpleNamespace(title="title", by_split=False),
         measure="`accuracy`",
         groups=["\u4e2d"],
         lines=[SimpleNamespace(split="test", model="model", rows=[row])],
