@@ -8,7 +8,8 @@
 - `records`, `provenance`: the record of a run: command, code, data and machine;
 - `evaluating`, `costs`, `curves`: what is measured of a run: scores, costs, its course;
 - `published`, `results`, `summaries`, `claims`, `by_group`: our numbers beside the papers';
-- `report`, `front_table`, `pages`, `keeping`: pages of results, and what is kept of the runs behind them;
+- `report`, `front_table`, `pages`, `keeping`: pages of results, and what is kept of the runs
+  behind them;
 - `grid`, `grid_results`: the matrix of every model on every task, in the folder `matrix`;
 - `json_files`, `csv_files`: how files are read and written.
 
