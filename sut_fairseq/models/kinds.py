@@ -27,6 +27,7 @@ from sut_fairseq.errors import InputError, check, check_choice
 from sut_fairseq.models import _attenders, _kinds
 from sut_fairseq.models._axis import Axis, Kind
 from sut_fairseq.models._given import options_of_command
+from sut_fairseq.models._returned import check_returned
 
 AXES: dict[str, Axis[Any]] = {
     "attender": _attenders.ATTENDERS,
@@ -81,7 +82,9 @@ def register_kind(
     Raises:
         InputError: if there is no such axis, the name is not one word, the builder is no function,
             the axis has a kind of this name from elsewhere, or there is an option of one of these
-            names; when a model is built, if the builder returns something else.
+            names; when a model is built, if the builder returns something else; when it is called,
+            if attention, feed-forward layer, block, scores or distribution return another size
+            than their base class says.
     """
     check_choice("axis", axis, AXES)
     check(isinstance(name, str) and name.split() == [name], "name", "one word", repr(name))
@@ -115,7 +118,7 @@ def _group(config: type, option: str) -> type:
 
 
 def _checked(axis: str, name: str, build: Callable[..., Any]) -> Callable[..., Any]:
-    """The builder, which refuses to return anything but a module of its axis.
+    """The builder, which refuses to return anything but a module of its axis, and checks its calls.
 
     A forgotten `return` would leave the part out, and another class would fail in some batch.
     """
@@ -123,13 +126,14 @@ def _checked(axis: str, name: str, build: Callable[..., Any]) -> Callable[..., A
     @wraps(build)
     def checked(*arguments: Any) -> Any:
         module = build(*arguments)
-        bases = AXES[axis].returns
+        bases: Any = AXES[axis].returns
         if not isinstance(module, bases):
             base, got = bases[0].__name__, " ".join(repr(module).split())
             raise InputError(
                 f"the builder of the {axis} kind `{name}` must return a `{base}`, but returns "
                 f"{got:.80}."
             )
+        check_returned(module, axis, name)
         return module
 
     return checked
