@@ -60,7 +60,13 @@ def _row(found: Found, present: Sequence[str] | None) -> tuple[str, ...]:
         label += f", {MEASURES[claim.measure].split(',')[0]}"
     mark = found.verdict.value.partition(" ")[0]
     return (
-        *(label, paper, "" if row is None else str(row), f"{sign}{_FIXED}{claim.bar:g}", mark),
+        *(
+            label,
+            paper,
+            "" if row is None else str(row).replace(" ", _FIXED),
+            f"{sign}{_FIXED}{claim.bar:g}",
+            mark,
+        ),
         "" if row is None else str(len(row.results)),
         "" if row is None else _budget(found),
         claim.budget,
