@@ -10,10 +10,10 @@ from sut_fairseq.experiments import report
 from sut_fairseq.experiments.claims import Found, Verdict
 from sut_fairseq.experiments.commands import written
 from sut_fairseq.experiments.records import Record
-from sut_fairseq.experiments.schema import MEASURES, UPDATES, Experiment, less_is_better
+from sut_fairseq.experiments.schema import MEASURES, UPDATES, Experiment, less_is_better, whole
 
 _FIXED = "\u00a0"  # a space at which no line ends
-_HEADER = ("result", "paper", "ours", "bar", "", "seeds", "our training", "the paper's")
+_HEADER = ("result", "paper", "ours", "bar", "reached", "seeds", "our training", "the paper's")
 
 
 def sections(found: Sequence[Found], present: Sequence[str]) -> list[str]:
@@ -58,32 +58,38 @@ def _row(found: Found, present: Sequence[str] | None) -> tuple[str, ...]:
         label = f"{f'[{name}]({name}.md)' if name in present else name}: {label}"
     if claim.measure != "percent":
         label += f", {MEASURES[claim.measure].split(',')[0]}"
-    mark = found.verdict.value.partition(" ")[0]
-    return (
-        *(
-            label,
-            paper,
-            "" if row is None else str(row).replace(" ", _FIXED),
-            f"{sign}{_FIXED}{claim.bar:g}",
-            mark,
-        ),
-        "" if row is None else str(len(row.results)),
-        "" if row is None else _budget(found),
-        claim.budget,
-    )
+    mark = found.verdict.value
+    if present is not None:
+        mark = mark.partition(" ")[0]  # the first page says what they stand for
+    ours, seeds, budget = "", "", ""
+    if row is not None:
+        ours, seeds = str(row).replace(" ", _FIXED), str(len(row.results))
+        budget = _budget(found.experiment, found.groups[0].first)
+    return label, paper, ours, f"{sign}{_FIXED}{claim.bar:g}", mark, seeds, budget, claim.budget
 
 
-def _budget(found: Found) -> str:
-    """Model and length of training in a few words."""
-    experiment, record = found.experiment, found.groups[0].first
+def _budget(experiment: Experiment, record: Record) -> str:
+    """Model, length of training and options of the user's own in a few words."""
     size = experiment.sizes.get(record.size)
-    plain = "the paper's" if record.size == "paper" else f"size `{record.size}`"
-    parts = [size.budget if size and size.budget else plain]
-    if found.verdict is not Verdict.AT_SIZE:
-        parts.append(record.planned)
+    if size and size.budget:
+        parts = [size.budget]
+    else:
+        parts = ["the paper's" if record.size == "paper" else f"size `{record.size}`"]
+    if (size and size.budget) or record.size != "paper" or record.own_length:
+        parts.append(record.planned + _batch(record))
     if record.options:
-        parts.append("other options")
+        parts.append(f"`{written(record.options)}`")
     return ", ".join(parts)
+
+
+def _batch(record: Record) -> str:
+    """The tokens or sentences of an update; empty if the size does not say how many."""
+    options = record.trainings[""]
+    for name, unit in (("max-tokens", " tokens"), ("batch-size", "")):
+        number = whole(options.get(name))
+        if number is not None:
+            return f" of {number * (whole(options.get('update-freq', 1)) or 1):,}{unit}"
+    return ""
 
 
 def _commands(found: Sequence[Found]) -> str:

@@ -26,8 +26,8 @@ _FOLDED = (
 )
 _SHORT = 16  # lines of a table that need not be folded
 _MAIN_RUNS = (
-    "Of each model the runs that say most (several seeds rather than one, then the longest), and "
-    "the best ones if these are others:"
+    "Of each model the runs that say most (of size `paper` if there are any, else with several "
+    "seeds, else the longest), and the best ones if these are others:"
 )
 _COSTS = {
     "skipped": ("skipped", "{:.1%}"),
@@ -115,7 +115,8 @@ def by_group_section(table: Table) -> list[str]:
             parts.append(text)
         else:
             opened = short and split == table.summary.splits[0]
-            parts.append(fold(f"<code>{html.escape(split)}</code>", text, opened))
+            title = f"<code>{html.escape(split or 'default')}</code>"
+            parts.append(fold(title, text, opened))
     return parts
 
 

@@ -27,10 +27,11 @@ CLAIM = Claim(shows="forward, data router", model="ndr", splits=["forward"], pap
 def test_a_row_names_options_of_the_users_own(tmp_path: Path) -> None:
     path = as_size(run(tmp_path, "ndr", 1, {"all": 98.5}), "small", updates=None)
     record = replace(records.read_record(path), options={"encoder-layers": "18"})
+    record.trainings[""].update({"batch-size": 128, "update-freq": 2})
     records.write_record(path, record)
     pages.write(results.collect([path]), tmp_path / "pages", DRAW_NOTHING)
     index = (tmp_path / "pages" / "index.md").read_text()
-    assert "| states of 128, 5 updates, other options |" in index
+    assert "| states of 128, 5 updates of 256, `--encoder-layers 18` |" in index
     text = "5 updates of 256 sources, for 2 CPU cores; but with `--encoder-layers 18`; 1 seed:"
     assert text in index
 
