@@ -91,9 +91,10 @@ def table(main: Sequence[Group], names: Sequence[str]) -> Table | None:
     lines = list(_lines(main, names, elsewhere))
     if not lines:
         return None
-    by = str(experiment.evaluation.by).replace("_", " ")
+    by = experiment.evaluation.by  # None: of translations, by score
+    title = f"Results by {by.replace('_', ' ')}" if by else "Results"
     splits = list(dict.fromkeys(line.split for line in lines))
-    summary = Summary(title=f"Results by {by}", splits=splits)
+    summary = Summary(title=title, splits=splits)
     measure = lines[0].rows[0].measure
     of = f"{usual_measure(experiment)}, " if measure == "percent" else ""
     return Table(summary, experiment.name, of + MEASURES[measure], lines)
@@ -105,7 +106,7 @@ def _lines(main: Sequence[Group], names: Sequence[str], elsewhere: set[str]) -> 
         if usual is None or split in elsewhere:
             continue
         rows = usual.rows_of(usual.measures()[0])
-        if len(rows) > 2:  # more than one group and all sentences
+        if len([row for row in rows if row.group != ALL]) > 1:
             yield Line(name, split, rows)
 
 

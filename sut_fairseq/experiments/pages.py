@@ -180,7 +180,8 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
         listed = main
     names = short_names(listed)
     own = by_group.table(main, names[: len(main)])
-    in_paper = any(table.by == experiment.evaluation.by for table in experiment.published)
+    by = experiment.evaluation.by
+    in_paper = by is not None and any(table.by == by for table in experiment.published)
     if own and in_paper:
         head, *rest = report.by_group_section(own)
         parts += [head, _drawn(own.without_all(), folder, draw), *rest]

@@ -10,9 +10,10 @@ import pytest
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import by_group, pages, reading, records, report, results
 from sut_fairseq.experiments.by_group import main_runs, short_names
+from sut_fairseq.experiments.evaluating import Asked
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.summaries import Table
-from tests.experiment_runs import DRAW_NOTHING, FORWARD, run
+from tests.experiment_runs import DRAW_NOTHING, FORWARD, evaluate, run
 
 GROUPS = {"9": 97.0, "10": 95.0}
 BACKWARD = replace(FORWARD, split="backward", digest="d2")
@@ -124,6 +125,25 @@ def test_a_table_of_the_paper_is_drawn(tmp_path: Path) -> None:
     assert "| 9 | 97.00 (99) |" in page
     picture = page.index("![Results by depth](pictures/mine-results-by-depth.png)")
     assert picture < page.index("## Validation during training")
+
+
+def test_scores_of_translations(tmp_path: Path) -> None:
+    """They take the place of groups; the first one decides which runs are best."""
+    own = tmp_path / "mine.yaml"
+    text = "shows: mine\nprepare: {full: parallel_text}\nmodels: {sut: sut_tiny}\nmetric: bleu\n"
+    own.write_text(f"{text}evaluation: {{kind: translation}}\nsizes: {{small: {{}}}}\n")
+    data = replace(FORWARD, dataset="", split="")
+    paths = []
+    for updates, score in ((5, 30.5), (6, 29.0)):
+        paths.append(path := run(tmp_path, "sut", 1, {}, updates, data))
+        records.write_record(path, replace(records.read_record(path), experiment=str(own)))
+        (path / "test-by-depth.evaluation.json").unlink()
+        evaluate(path, data, {"sacreBLEU": score, "chrF": 55.0}, Asked(by="score"))
+    groups = results.collect(paths)
+    assert folders(main_runs(groups)) == [["sut-1-6"], ["sut-1-5"]]
+    head, _, table = report.by_group_section(shown(groups))
+    assert head == "## Results"
+    assert table.endswith("| sacreBLEU | 29.00 | 30.50 |\n| chrF | 55.00 | 55.00 |")
 
 
 def test_many_curves_are_those_of_the_main_runs(tmp_path: Path) -> None:
