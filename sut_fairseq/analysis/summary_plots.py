@@ -14,7 +14,7 @@ _MARGIN = 3  # below 0 and above 100 %
 _COLUMNS = 3  # at most so many panels side by side
 _TICKS = 16  # at most so many groups of a panel are named
 _LABEL = 36  # characters of a line of the legend
-_SHIFT = 0.12  # between models beside each other, in groups
+_SHIFT, _WIDTH = 0.12, 0.8  # between models beside each other, and of all of them, in groups
 
 
 class Point(NamedTuple):
@@ -98,7 +98,8 @@ def _draw_panel(
     of_paper = set()
     for index, series in enumerate(listed):
         color = color_of[series.model]
-        shift = 0.0 if connected else _SHIFT * (index - (len(listed) - 1) / 2)
+        apart = 0.0 if connected else min(_SHIFT, _WIDTH / len(listed))
+        shift = apart * (index - (len(listed) - 1) / 2)
         points = sorted((ticks.index(point.group) + shift, *point[1:]) for point in series.points)
         places, means, deviations, _ = zip(*points)
         axes.errorbar(

@@ -69,28 +69,20 @@ def _whole(group: Group) -> Row | None:
     return next(iter(of_all or rows), None)
 
 
-def table(main: Sequence[Group], names: Sequence[str]) -> Table | None:
+def table(
+    main: Sequence[Group], names: Sequence[str], summaries: Sequence[Table] = ()
+) -> Table | None:
     """The results of the main runs by group; None if no groups are left to show.
-
-    Splits of which a summary shows groups are left out.
 
     Args:
         main: from `main_runs`.
         names: of these, as pictures have them.
+        summaries: that the page shows, too; splits of which they show the groups are left out.
     """
-    if not main:
-        return None
-    experiment = main[0].experiment
-    elsewhere = {
-        split
-        for summary in experiment.summaries
-        if summary.measure in MEASURES
-        and (summary.of_split or not (summary.by_split or summary.mean_of_splits))
-        for split in summary.splits
-    }
-    lines = list(_lines(main, names, elsewhere))
+    lines = list(_lines(main, names, summaries))
     if not lines:
         return None
+    experiment = main[0].experiment
     by = experiment.evaluation.by  # None: of translations, by score
     title = f"Results by {by.replace('_', ' ')}" if by else "Results"
     splits = list(dict.fromkeys(line.split for line in lines))
@@ -100,14 +92,30 @@ def table(main: Sequence[Group], names: Sequence[str]) -> Table | None:
     return Table(summary, experiment.name, of + MEASURES[measure], lines)
 
 
-def _lines(main: Sequence[Group], names: Sequence[str], elsewhere: set[str]) -> Iterator[Line]:
+def _lines(
+    main: Sequence[Group], names: Sequence[str], summaries: Sequence[Table]
+) -> Iterator[Line]:
+    taken = set()
     for group, name in zip(main, names, strict=True):
         usual, split = _usual(group), group.first.data.split
-        if usual is None or split in elsewhere:
+        if usual is None:
             continue
-        rows = usual.rows_of(usual.measures()[0])
+        measure = usual.measures()[0]
+        if any(_shows_groups(one, split, measure) for one in summaries):
+            continue
+        rows = usual.rows_of(measure)
         if len([row for row in rows if row.group != ALL]) > 1:
+            if (split, name) in taken:  # what sets them apart is no option
+                name += f" ({next(iter(group.runs)).name})"
+            taken.add((split, name))
             yield Line(name, split, rows)
+
+
+def _shows_groups(summary: Table, split: str, measure: str) -> bool:
+    """Whether a summary has the groups of a split, or the one of them that the paper has."""
+    if summary.summary.by_split:
+        return measure == summary.summary.measure and split in summary.summary.of_split
+    return measure == summary.summary.measure and any(line.split == split for line in summary.lines)
 
 
 def short_names(groups: Sequence[Group]) -> list[str]:

@@ -21,7 +21,8 @@ from sut_fairseq.experiments.typed import Place, nearest
 
 KINDS = ("groups", "translation", "regression")
 CHECKPOINTS = ("best", "last")
-_PICTURES = ("curves", "trade-off")  # of every experiment, beside those of its summaries
+# Of every experiment, beside those of its summaries.
+_PICTURES = re.compile("curves|trade-off|results(-by-.*)?")
 _MOST_LENPEN = 10  # as in `inference.results.Search`
 _STAGE = re.compile(r"(?!checkpoints$)[A-Za-z0-9][\w-]*")  # a folder beside `checkpoints`
 
@@ -77,7 +78,7 @@ def check_experiment(experiment: Experiment, place: Place) -> None:
     titles = [summary.name for summary in experiment.summaries]
     for summary in experiment.summaries:
         at = f"{place / 'summaries'}: {summary.title}"
-        apart = titles.count(summary.name) == 1 and summary.name not in _PICTURES
+        apart = titles.count(summary.name) == 1 and not _PICTURES.fullmatch(summary.name)
         check(apart, f"{at}: title", "unlike those of other pictures and tables", summary.title)
         _check_summary(summary, at, experiment)
     for claim in experiment.claims:

@@ -71,25 +71,30 @@ def _row(found: Found, present: Sequence[str] | None) -> tuple[str, ...]:
 def _budget(experiment: Experiment, record: Record) -> str:
     """Model, length of training and options of the user's own in a few words."""
     size = experiment.sizes.get(record.size)
-    if size and size.budget:
-        parts = [size.budget]
-    else:
-        parts = ["the paper's" if record.size == "paper" else f"size `{record.size}`"]
-    if (size and size.budget) or record.size != "paper" or record.own_length:
-        parts.append(record.planned + _batch(record))
+    papers = "the paper's"
+    model = papers if record.size == "paper" else f"size `{record.size}`"
+    parts = [(size and size.budget) or model]
+    if parts != [papers] or record.own_length:
+        parts.append(_length(record))
     if record.options:
         parts.append(f"`{written(record.options)}`")
     return ", ".join(parts)
 
 
-def _batch(record: Record) -> str:
-    """The tokens or sentences of an update; empty if the size does not say how many."""
+def _length(record: Record) -> str:
+    """Updates or epochs; the tokens or sentences of an update, where known; updates before."""
     options = record.trainings[""]
-    for name, unit in (("max-tokens", " tokens"), ("batch-size", "")):
-        number = whole(options.get(name))
-        if number is not None:
-            return f" of {number * (whole(options.get('update-freq', 1)) or 1):,}{unit}"
-    return ""
+    updates = whole(options.get("max-update"))
+    if updates is None:
+        return record.planned
+    batch = ""
+    several = record.sessions and len(record.sessions[-1].computer.gpus) > 1
+    for name, unit in (("batch-size", ""), ("max-tokens", " tokens")):
+        number, times = whole(options.get(name)), whole(options.get("update-freq", 1))
+        if number and times and not several:
+            batch = f" of {number * times:,}{unit}"
+    before = (record.all_updates or updates) - updates
+    return f"{record.planned}{batch}" + (f", after {before:,} of earlier stages" if before else "")
 
 
 def _commands(found: Sequence[Found]) -> str:
@@ -100,7 +105,7 @@ def _commands(found: Sequence[Found]) -> str:
             continue
         seeds = one.row.results
         size = report.capital(_size(one.experiment, one.groups[0].first))
-        about = f"{size}; {counted(len(seeds), 'seed')}"
+        about = "; ".join(filter(None, (size, counted(len(seeds), "seed"))))
         commands = "\n".join(report.called(group, seeds) for group in one.groups)
         shown.setdefault((one.experiment.name, about, commands), []).append(one.claim.shows)
     return "\n\n".join(
@@ -114,13 +119,14 @@ def _size(experiment: Experiment, record: Record) -> str:
     if record.size not in experiment.sizes:
         return record.length
     size = experiment.sizes[record.size]
-    parts = [size.described(record.trainings)]
+    about = size.described(record.trainings)
+    parts = [about] if about else []
     told = UPDATES in size.lengths_told
     own = [record.own_length] if record.own_length and not told else []
     if record.options:
         own.append(f"with `{written(record.options)}`")
     if own:
-        parts.append(f"but {', '.join(own)}")
+        parts.append(f"{'but ' if about else ''}{', '.join(own)}")
     if told and record.planned_before:
         parts.append(f"{record.former_plans} (`{record.change_option}`)")
     return "; ".join(parts)

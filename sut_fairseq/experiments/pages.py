@@ -176,16 +176,17 @@ def _page(experiment: Experiment, groups: Sequence[Group], folder: Path, draw: D
         parts.append(front_table.table(found))
     main = main_runs(groups)
     listed = [*main, *(group for group in groups if group not in main)]
-    if len(set(short_names(listed))) > _MOST_CURVES:
+    if main and len(set(short_names(listed))) > _MOST_CURVES:
         listed = main
     names = short_names(listed)
-    own = by_group.table(main, names[: len(main)])
+    summaries = tables(groups)
+    own = by_group.table(main, names[: len(main)], summaries)
     by = experiment.evaluation.by
     in_paper = by is not None and any(table.by == by for table in experiment.published)
     if own and in_paper:
         head, *rest = report.by_group_section(own)
         parts += [head, _drawn(own.without_all(), folder, draw), *rest]
-    for table in tables(groups):
+    for table in summaries:
         parts += [report.summary_section(table), _drawn(table, folder, draw)]
     if own and not in_paper:
         parts += report.by_group_section(own)

@@ -152,7 +152,7 @@ def _resolve(path: Path, documents: dict[str, Document], place: Place) -> Experi
         ablations=ablations,
         metric=last("metric"),
         evaluation=last("evaluation", Evaluation()),
-        compared=last("compared", []),
+        compared=list(documents.values())[-1].compared or [],
         published=last("published", []),
         summaries=last("summaries", []),
         claims=last("claims", []),

@@ -108,8 +108,8 @@ def by_group_section(table: Table) -> list[str]:
         lines = [line for line in table.lines if line.split == split]
         by_line = [{row.group: row for row in line.rows} for line in lines]
         names = [name for name in table.groups if any(name in rows for rows in by_line)]
-        cells = [[name, *(_cell(rows.get(name)) for rows in by_line)] for name in names]
-        text = markdown_table([["", *(line.model for line in lines)], *cells])
+        cells = [[_literal(name), *(_cell(rows.get(name)) for rows in by_line)] for name in names]
+        text = markdown_table([["", *(_literal(line.model) for line in lines)], *cells])
         short = len(names) <= _SHORT
         if not several and short:
             parts.append(text)
@@ -127,9 +127,14 @@ def fold(title: str, text: str, opened: bool = False) -> str:
     return f'<details {state}markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
 
 
+def _literal(text: str) -> str:
+    """A name as Markdown that shows it as it is."""
+    return html.escape(text, quote=False).replace("*", r"\*")
+
+
 def capital(text: str) -> str:
     """The text with a capital letter at its beginning."""
-    return text[0].upper() + text[1:]
+    return text[:1].upper() + text[1:]
 
 
 def _cell(row: Row | None) -> str:
@@ -214,7 +219,7 @@ def _results(
 ) -> str:
     """The rows of one measure as a table, of which each column is made with its heading."""
     by = next((row.by for row in rows if row.by), None)
-    columns = [[by or "group", *(row.group for row in rows)]]
+    columns = [[by or "group", *(_literal(row.group) for row in rows)]]
     if any(row.sentences for row in rows):
         counts = (f"{row.sentences:,}" if row.sentences else "" for row in rows)
         columns.append(["sentences", *counts])

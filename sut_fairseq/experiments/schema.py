@@ -270,7 +270,8 @@ class Experiment:
         models: what each model is; the first one is the default.
         prepare: arguments of `sut-prepare` by split; the first one is the default.
         generate: by split, options of a task that draws its data itself; it has no folder then.
-        compared: models whose results by group its page shows; all if it is empty.
+        compared: models whose results by group its page shows; all if it is empty. Its own file
+            alone can give it: one that extends it may have other models.
         sizes, ablations: by name, as the last file has them that names them; without settings.
 
     The other attributes are those of the last file that has them.

@@ -50,11 +50,15 @@ class Table:
 
     @property
     def groups(self) -> list[str]:
-        """The groups of all lines: numbers by size, then others in their order."""
+        """The groups of all lines: numbers by size, then others in their order, then the whole."""
         found = dict.fromkeys(row.group for line in self.lines for row in line.rows)
         if self.summary.by_split:  # a line may lack some of them
             return [split for split in self.summary.splits if split in found]
-        return sorted(found, key=lambda name: int(name) if name.isdecimal() else math.inf)
+
+        def place(name: str) -> tuple[bool, float]:
+            return name == ALL, int(name) if name.isdecimal() else math.inf
+
+        return sorted(found, key=place)
 
     def without_all(self) -> Table:
         """The same without the results on all sentences."""

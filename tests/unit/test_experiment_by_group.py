@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from sut_fairseq.cli._experiment_figures import draw_curves
 from sut_fairseq.errors import InputError
 from sut_fairseq.experiments import by_group, pages, reading, records, report, results
 from sut_fairseq.experiments.by_group import main_runs, short_names
-from sut_fairseq.experiments.evaluating import Asked
+from sut_fairseq.experiments.evaluating import Asked, Evaluated, write
+from sut_fairseq.experiments.provenance import Data
 from sut_fairseq.experiments.results import Group
 from sut_fairseq.experiments.summaries import Table
-from tests.experiment_runs import DRAW_NOTHING, FORWARD, evaluate, run
+from tests.experiment_runs import CODE, DRAW_NOTHING, EVALUATED, FORWARD, evaluate, run
+from tests.unit.test_experiment_curves import LOG
 
 GROUPS = {"9": 97.0, "10": 95.0}
 BACKWARD = replace(FORWARD, split="backward", digest="d2")
@@ -66,6 +69,9 @@ def test_models_that_are_compared(tmp_path: Path) -> None:
     for path in paths:
         records.write_record(path, replace(records.read_record(path), experiment=str(own)))
     assert folders(main_runs(results.collect(paths))) == [["lstm-1-5"]]
+    further = tmp_path / "further.yaml"
+    further.write_text("extends: mine\n", encoding="utf-8")
+    assert reading.read(str(further)).compared == [], "it may have other models"
     own.write_text("extends: ctl\ncompared: [ltsm]\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"compared` must be one of ndr, .*, but is ltsm"):
         reading.read(str(own))
@@ -146,16 +152,101 @@ def test_scores_of_translations(tmp_path: Path) -> None:
     assert table.endswith("| sacreBLEU | 29.00 | 30.50 |\n| chrF | 55.00 | 55.00 |")
 
 
+def test_errors_are_best_if_small(tmp_path: Path) -> None:
+    """And a summary that shows them leaves nothing to add."""
+    paths = []
+    for updates, error in ((5, 0.5), (6, 0.7), (7, 0.6)):
+        data = Data(
+            folder="",
+            dataset="contextual_retrieval",
+            split="all",
+            digest="d",
+        )
+        paths.append(path := run(tmp_path, "compositional", 1, {}, updates, data))
+        record = replace(records.read_record(path), experiment="contextual_retrieval")
+        records.write_record(path, record)
+        (path / "test-by-depth.evaluation.json").unlink()
+        rows = [{"group": name, "absolute_error": str(error)} for name in ("shown", "all")]
+        asked = Asked(by="combinations")
+        evaluated = Evaluated(
+            asked=asked, data=data, measure="error", rows=rows, code=CODE, when=EVALUATED
+        )
+        write(path, asked.name(), evaluated)
+    assert folders(main_runs(results.collect(paths))) == [
+        ["compositional-1-7"],
+        ["compositional-1-5"],
+    ]
+
+
+def test_groups_that_a_summary_shows_are_left_out(tmp_path: Path) -> None:
+    """But not because it could show them in another size, or shows something else of them."""
+    own = tmp_path / "mine.yaml"
+    path = run(tmp_path, "ndr", 1, {**GROUPS, "all": 90.0})
+    record = replace(records.read_record(path), experiment=str(own), updates=None)
+    records.write_record(path, record)
+    for summary, there in (
+        ("{title: F, splits: [forward]}", True),
+        ("{title: F, splits: [forward], size: small}", False),
+        ("{title: F, splits: [forward], size: small, by_split: true}", True),
+        (
+            '{title: F, splits: [forward], size: small, by_split: true, of_split: {forward: "9"}}',
+            False,
+        ),
+        ("{title: F, splits: [forward], size: small, measure: macs}", True),
+    ):
+        own.write_text(f"extends: ctl\nsummaries: [{summary}]\n", encoding="utf-8")
+        pages.write(results.collect([path]), tmp_path / "pages", DRAW_NOTHING)
+        page = (tmp_path / "pages" / "mine.md").read_text()
+        assert ("## Results by depth" in page) is there, summary
+
+
+def test_runs_that_only_their_data_set_apart(tmp_path: Path) -> None:
+    """Their columns have the names of their folders."""
+    paths = [run(tmp_path, "ndr", seed, {**GROUPS, "all": 90.0}) for seed in (1, 2)]
+    other = replace(FORWARD, digest="other")
+    paths.append(run(tmp_path, "ndr", 3, {**GROUPS, "all": 95.0}, data=other))
+    _, _, table = report.by_group_section(shown(results.collect(paths)))
+    assert table.startswith("|  | ndr | ndr (ndr-3-5) |\n")
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    groups = results.collect([run(tmp_path, "ndr", 1, {"<unk>": 1.0, "*a|b*": 2.0, "all": 1.5})])
+    *_, table = report.by_group_section(shown(groups))
+    lines = table.splitlines()[2:]
+    assert lines == ["| &lt;unk&gt; | 1.00 |", r"| \*a\|b\* | 2.00 |", "| all | 1.50 (100) |"]
+    assert "| &lt;unk&gt; | 10 | 1.00 |" in report.markdown(groups)
+
+
+def test_the_whole_set_is_last(tmp_path: Path) -> None:
+    """Also if another run has more groups."""
+    paths = [
+        run(tmp_path, "ndr", 1, {"x": 1.0, "y": 2.0, "all": 1.5}),
+        run(tmp_path, "lstm", 1, {"x": 1.0, "y": 2.0, "z": 2.0, "all": 1.5}),
+    ]
+    assert shown(results.collect(paths)).groups == ["x", "y", "z", "all"]
+
+
+def test_curves_of_many_trainings_without_results(tmp_path: Path) -> None:
+    """All are drawn: no runs say more than others."""
+    for number in range(1, 15):
+        path = run(tmp_path, "ndr", 1, {}, number)
+        (path / "test-by-depth.evaluation.json").unlink()
+        (path / "train.log").write_text(LOG)
+    draw = replace(DRAW_NOTHING, curves=draw_curves)
+    pages.write(results.collect(sorted(tmp_path.glob("ndr-*"))), tmp_path / "pages", draw)
+    assert (tmp_path / "pages" / "pictures" / "ctl-curves.png").is_file()
+
+
 def test_many_curves_are_those_of_the_main_runs(tmp_path: Path) -> None:
     """All others have none, so that a picture stays legible."""
     paths = [run(tmp_path, "ndr", 1, {"all": 50.0 + number}, number) for number in range(1, 13)]
     drawn: list[int] = []
 
-    def draw_curves(groups: list[Group], picture: Path) -> bool:
+    def count(groups: list[Group], picture: Path) -> bool:
         drawn.append(len(groups))
         return True
 
-    draw = replace(DRAW_NOTHING, curves=draw_curves)
+    draw = replace(DRAW_NOTHING, curves=count)
     for _ in range(2):
         pages.write(results.collect(paths), tmp_path / "pages", draw)
         paths.append(run(tmp_path, "ndr", 1, {"all": 99.0}, 0))

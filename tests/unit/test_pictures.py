@@ -169,6 +169,37 @@ def test_a_summary_names_every_model(tmp_path: Path, drawn: list[Figure]) -> Non
     assert colors == [{"C0", "C1"}, {"C1"}]
 
 
+def test_models_beside_each_other_stay_in_their_group(tmp_path: Path, drawn: list[Figure]) -> None:
+    """However many there are; connected ones are not moved."""
+    points = [summary_plots.Point(group, 50.0, None, 60.0) for group in ("a", "b")]
+    listed = [summary_plots.Series("one", str(number), points) for number in range(12)]
+    for connected in (False, True):
+        path = tmp_path / "picture.svg"
+        summary_plots.draw(listed, ["a", "b"], "title", "measure", path, connected=connected)
+    apart, together = (
+        [line.get_xdata() for line in figure.axes[0].lines if line.get_marker() == "o"]
+        for figure in drawn
+    )
+    assert max(places[0] for places in apart) < 0.5 < min(places[1] for places in apart)
+    assert len({places[0] for places in apart}) == 12
+    assert {tuple(places) for places in together} == {(0, 1)}
+    crosses = [line for line in drawn[1].axes[0].lines if line.get_marker() == "x"]
+    assert len(crosses) == 1, "models with the same numbers in the paper share them"
+
+
+def test_many_groups_are_not_all_named(tmp_path: Path, drawn: list[Figure]) -> None:
+    """A panel has only the groups of its own models."""
+    groups = [str(number) for number in range(50)]
+    many, few = (
+        [summary_plots.Point(group, 50.0, None, None) for group in part]
+        for part in (groups, groups[:3])
+    )
+    listed = [summary_plots.Series("many", "a", many), summary_plots.Series("few", "a", few)]
+    summary_plots.draw(listed, groups, "title", "measure", tmp_path / "picture.svg")
+    named = [[tick.get_text() for tick in axes.get_xticklabels()] for axes in drawn[0].axes]
+    assert named == [groups[::4], groups[:3]]
+
+
 def test_fifteen_models_have_as_many_colors(tmp_path: Path, drawn: list[Figure]) -> None:
     names = [str(number) for number in range(15)]
     point = summary_plots.Point("3", 50.0, 1.0, None)

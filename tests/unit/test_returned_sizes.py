@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +17,9 @@ from sut_fairseq.models import _kinds
 from sut_fairseq.models.kinds import AXES, register_kind
 from sut_fairseq.modules.attention.distributions.softmax import Softmax
 from sut_fairseq.modules.attention.positions.interface import Pairing, Scores, scaled_products
-from sut_fairseq.modules.block import Block, BlockOutput
+from sut_fairseq.modules.block import Block, BlockOutput, TransformerBlock
 from sut_fairseq.modules.feedforward import FeedForward
+from sut_fairseq.modules.tokens import ActiveTokens
 from tests.models import batch, small_model
 
 
@@ -54,11 +56,22 @@ class FewerWeights(Softmax):
         return super().forward(scores, visible, positions)[:, :1]
 
 
-class FewerTokens(Block):
-    """Leaves out a token."""
+class OwnBlock(Block):
+    """Answers with something else than its output."""
 
-    def forward(self, hidden: Tensor, *others: Any) -> BlockOutput:
-        return BlockOutput(hidden[1:], {})
+    def __init__(self, answer: Callable[[Tensor], Any], *parts: Any) -> None:
+        super().__init__(*parts)
+        self.answer = answer
+
+    def forward(self, hidden: Tensor, *others: Any) -> Any:
+        return self.answer(hidden)
+
+
+class Named(TransformerBlock):
+    """Calls its feed-forward layer with named arguments."""
+
+    def forward(self, hidden: Tensor, tokens: ActiveTokens, *others: Any) -> BlockOutput:
+        return BlockOutput(self.feed_forward(active=tokens.active, states=hidden)[0], {})
 
 
 def refused(**options: Any) -> str:
@@ -73,7 +86,8 @@ def refused(**options: Any) -> str:
     [
         # A residual connection would broadcast this one.
         (lambda states: (states[:, :1], None), r"\(a tensor of the size \(\d+, 1\), None\)"),
-        (lambda states: (states[:, 1:], "calls"), r"\(a tensor of the size \(\d+, 15\), a str\)"),
+        (lambda states: (states, "calls"), r"\(a tensor of the size \(\d+, 16\), a str\)"),
+        (lambda states: (states, None, None), r"\(a tensor of the size \(\d+, 16\), None, None\)"),
         (lambda states: states, r"a tensor of the size \(\d+, 16\)"),
         (lambda states: (None, None), r"\(None, None\)"),
         (lambda states: None, "None"),
@@ -81,7 +95,7 @@ def refused(**options: Any) -> str:
 )
 def test_feed_forward(answer: Callable[[Tensor], Any], shown: str) -> None:
     register_kind("feed-forward", "narrow", "too narrow", lambda *given: Narrow(answer))
-    pair = r"a pair of a tensor of the size \(\d+, 16\) and the calls of its routers or None"
+    pair = r"a pair of a tensor of the size \(\d+, 16\) and its router's `RouterCalls` or None"
     sentence = f"the feed-forward kind `narrow` must return {pair}, but returns {shown}."
     assert re.fullmatch(sentence, refused(feed_forward_kind="narrow"))
 
@@ -105,24 +119,59 @@ def test_weights() -> None:
     assert found and found.groups()[:2] == found.groups()[2:]
 
 
-def test_a_block() -> None:
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (lambda hidden: BlockOutput(hidden[1:], {}), "a `BlockOutput` of a tensor of the size"),
+        (lambda hidden: BlockOutput(hidden, None), "a `BlockOutput` of a tensor of the size"),  # type: ignore[arg-type]
+        (lambda hidden: (hidden, {}), "(a tensor of the size"),
+    ],
+)
+def test_a_block(answer: Callable[[Tensor], Any], shown: str) -> None:
     def build(config: Any, side: Any, *parts: Any) -> Block:
-        return FewerTokens(*parts)
+        return OwnBlock(answer, *parts)
 
     register_kind("block", "fewer", "fewer", build)
-    assert refused(encoder_block="fewer").startswith(
-        "the block kind `fewer` must return a pair of a tensor"
-    )
+    said = refused(encoder_block="fewer")
+    assert said.startswith("the block kind `fewer` must return a `BlockOutput` of a tensor of the")
+    assert f", but returns {shown}" in said
 
 
-def test_a_copy_checks_too() -> None:
-    def build(*given: Any) -> FeedForward:
-        return Narrow(lambda states: (states[:, :1], None))
+def test_named_arguments() -> None:
+    """Of a call, in any order."""
+    dense = _kinds.FEED_FORWARD.kinds["dense"].build
+    register_kind("feed-forward", "own", "dense", lambda *given: dense(*given))
+    register_kind("block", "named", "named", build_named)
+    small_model(feed_forward_kind="own", encoder_block="named")(**batch())
 
-    register_kind("feed-forward", "narrow", "too narrow", build)
-    model = copy.deepcopy(small_model(feed_forward_kind="narrow"))
+
+def build_named(config: Any, side: Any, own: Any, cross: Any, feed_forward: Any) -> Block:
+    return Named(self_attention=own, feed_forward=feed_forward, embed_dim=side.embed_dim)
+
+
+def narrow(*given: Any) -> FeedForward:
+    return Narrow(one_number)
+
+
+def one_number(states: Tensor) -> Any:
+    return states[:, :1], None
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))]
+)
+def test_a_copy_checks_too(copied: Callable[[Any], Any]) -> None:
+    register_kind("feed-forward", "narrow", "too narrow", narrow)
+    block = copied(small_model(feed_forward_kind="narrow").encoder.stack.block)
     with pytest.raises(InputError, match="^the feed-forward kind `narrow` must return a pair"):
-        model(**batch())
+        block.feed_forward(torch.zeros(3, 16))
+
+
+def test_a_shared_module_is_checked_once() -> None:
+    layer = Narrow(one_number)
+    register_kind("feed-forward", "narrow", "too narrow", lambda *given: layer)
+    small_model(feed_forward_kind="narrow")
+    assert len(layer._forward_hooks) == 1
 
 
 def test_right_sizes() -> None:
