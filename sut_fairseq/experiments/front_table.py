@@ -94,7 +94,7 @@ def _length(record: Record) -> str:
         if number and times and not several:
             batch = f" of {number * times:,}{unit}"
     before = (record.all_updates or updates) - updates
-    return f"{record.planned}{batch}" + (f", after {before:,} of earlier stages" if before else "")
+    return f"{record.planned}{batch}" + (f", after {before:,} in earlier stages" if before else "")
 
 
 def _commands(found: Sequence[Found]) -> str:

@@ -52,7 +52,7 @@ def test_length(options: dict[str, Any], length: str, path: Path) -> None:
 def test_earlier_stages(path: Path) -> None:
     stages = {"short": {"max-update": 3000}, "": {"max-update": 5, "batch-size": 64}}
     cells, _ = rows(path, trainings=stages)
-    assert cells[6] == "states of 128, 5 updates of 64, after 3,000 of earlier stages"
+    assert cells[6] == "states of 128, 5 updates of 64, after 3,000 in earlier stages"
 
 
 def test_several_gpus(path: Path) -> None:
