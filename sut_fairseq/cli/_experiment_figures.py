@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,28 +140,49 @@ def draw_curves(groups: Sequence[Group], path: Path) -> bool:
 def draw_trade_offs(groups: Sequence[Group], path: Path) -> bool:
     """Plot threshold sweeps: score and seconds against skipped steps, mean over seeds.
 
-    The runs are of one experiment. Returns whether there was a sweep to draw.
+    The runs are of one experiment. Of a run with sweeps of several sets, those of the set are drawn
+    that most runs have. Returns whether there was a sweep to draw.
     """
     from sut_fairseq.analysis import trade_off_plots
 
-    swept = [one for group in groups for one in group.evaluations() if one.asked.thresholds]
+    swept = list(_swept(groups))
+    if not swept:
+        return False
     names = short_names([sweep.group for sweep in swept])
-    curves = [
-        trade_off_plots.Curve(_label(sweep, name, mode), points)
-        for sweep, name in zip(swept, names)
-        for mode, points in _points(sweep).items()
-    ]
+    # What all have in common stands once, in the title and on the axis.
+    split = _common(sweep.group.first.data.split for sweep in swept)
+    subset = _common(f"on {sweep.asked.subset}" for sweep in swept)
+    curves = []
+    for sweep, name in zip(swept, names):
+        own_split = "" if split else sweep.group.first.data.split
+        own_subset = "" if subset else f"on {sweep.asked.subset}"
+        for mode, points in _points(sweep).items():
+            label = _joined(own_split, name, own_subset, mode)
+            curves.append(trade_off_plots.Curve(label, points))
     if not curves:
         return False
-    measure = swept[0].each[0].measure
-    trade_off_plots.draw(curves, f"{measure}, %", groups[0].experiment.name, path)
+    score = f"{_joined(swept[0].each[0].measure, subset)}, %"
+    title = _joined(groups[0].experiment.name, f"({split})" if split else "")
+    trade_off_plots.draw(curves, score, title, path)
     return True
 
 
-def _label(sweep: Evaluations, name: str, mode: str) -> str:
-    """What distinguishes a sweep in one mode of a model with this name."""
-    split = sweep.group.first.data.split
-    return " ".join(filter(None, (split, name, f"on {sweep.asked.subset}", mode)))
+def _swept(groups: Sequence[Group]) -> Iterator[Evaluations]:
+    by_group = [[one for one in group.evaluations() if one.asked.thresholds] for group in groups]
+    runs = Counter(one.asked.subset for sweeps in by_group for one in sweeps)
+    for sweeps in by_group:
+        most = max((runs[one.asked.subset] for one in sweeps), default=0)
+        yield from (one for one in sweeps if runs[one.asked.subset] == most)
+
+
+def _common(values: Iterable[str]) -> str:
+    """The value that all of them are; empty if they differ."""
+    first, *others = set(values)
+    return "" if others else first
+
+
+def _joined(*words: str) -> str:
+    return " ".join(filter(None, words))
 
 
 def _points(sweep: Evaluations) -> dict[str, list[trade_off_plots.Point]]:

@@ -78,13 +78,33 @@ def test_sweeps_show_what_they_skip_and_take(tmp_path: Path) -> None:
         patch.setattr(trade_off_plots, "draw", lambda *drawn: figures.append(drawn[:3]))
         assert _experiment_figures.draw_trade_offs(results.collect(paths), picture)
     points = [(0.4, 91.5, 0.2, 5.5), (0.8, 91.5, 0.4, 9.5)]
-    label = "forward ndr on test"
-    assert figures == [([(label, points)], "accuracy, %", "ctl")]
+    assert figures == [([("ndr", points)], "accuracy on test, %", "ctl (forward)")]
     assert _experiment_figures.draw_trade_offs(results.collect(paths), picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
     draw = replace(DRAW_NOTHING, trade_offs=lambda groups, picture: True)
     pages.write(results.collect(paths), tmp_path, draw)
     assert "(pictures/ctl-trade-off.png)" in (tmp_path / "ctl.md").read_text()
+
+
+def test_sweeps_of_one_set_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of most runs; if as many were swept on another set, those are drawn, too."""
+    row = {"mode": "reference", "alpha_threshold": "0.4", "group": "all", "percent": "90"}
+    row |= {"skipped": "0.2", "seconds": "5"}
+    paths = [run(tmp_path, model, 1, {"all": 95}) for model in ("ndr", "transformer")]
+    drawn: list[tuple[list[str], str]] = []
+
+    def draw(curves: list[trade_off_plots.Curve], score: str, *rest: object) -> None:
+        drawn.append((sorted(curve.label for curve in curves), score))
+
+    monkeypatch.setattr(trade_off_plots, "draw", draw)
+    for subset, path in [("test", paths[0]), ("valid", paths[0]), ("valid", paths[1])]:
+        sweep(path, [row], subset)
+        assert _experiment_figures.draw_trade_offs(results.collect(paths), tmp_path / "x.png")
+    assert drawn == [
+        (["ndr"], "accuracy on test, %"),
+        (["ndr on test", "ndr on valid"], "accuracy, %"),
+        (["ndr", "transformer"], "accuracy on valid, %"),
+    ]
 
 
 @pytest.mark.parametrize("value", ["x", "inf", "nan"])
@@ -132,9 +152,9 @@ def test_a_sweep_without_costs_is_not_drawn(tmp_path: Path) -> None:
     assert not picture.exists()
 
 
-def sweep(path: Path, rows: list[dict[str, str]]) -> None:
+def sweep(path: Path, rows: list[dict[str, str]], subset: str = "test") -> None:
     """Write the rows of a run's evaluation at thresholds."""
-    asked = Asked(thresholds=[float(row["alpha_threshold"]) for row in rows])
+    asked = Asked(subset=subset, thresholds=[float(row["alpha_threshold"]) for row in rows])
     evaluated = Evaluated(
         asked=asked, data=FORWARD, measure="accuracy", rows=rows, code=CODE, when=EVALUATED
     )
