@@ -5,7 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from sut_fairseq._excepthook import NO_BUCKETS, show_input_errors_as_sentences
+from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._mistakes import NO_BUCKETS
 from sut_fairseq._workers import join_workers, prepare_workers
 from sut_fairseq.checkpoints.training import protect_trainings
 from sut_fairseq.errors import InputError, check

@@ -6,6 +6,7 @@ options and those of other models pass through none, so the start of a training 
 
 from __future__ import annotations
 
+import ast
 import logging
 from functools import cache
 from typing import Any
@@ -31,6 +32,9 @@ def check_training(cfg: Any, criterion: object) -> None:
         InputError: naming an option.
     """
     check_length(cfg.optimization)
+    for batches in cfg.optimization.update_freq:
+        check(batches >= 1, "--update-freq", "at least 1", batches)
+    _check_betas(cfg.optimizer)
     check_parallelism(cfg.distributed_training, cfg.checkpoint)
     check_precision(cfg.common, cfg.criterion)
     if cfg.common.quantization_config_path is not None:
@@ -54,6 +58,19 @@ def check_length(options: Any) -> None:
         length = getattr(options, name, None) or 0
         flag = f"--{name.replace('_', '-')}"
         check(length >= 0, flag, "at least 1, or 0 for no limit", length)
+
+
+def _check_betas(optimizer: Any) -> None:
+    """fairseq takes any text for Adam's betas, and fails in the first update."""
+    text = getattr(optimizer, "adam_betas", None)
+    if not isinstance(text, str):
+        return
+    try:
+        first, second = (float(number) for number in ast.literal_eval(text))
+        fits = 0 <= first < 1 and 0 <= second < 1
+    except (SyntaxError, TypeError, ValueError):
+        fits = False
+    check(fits, "--adam-betas", "two numbers from 0 to less than 1, such as '(0.9, 0.98)'", text)
 
 
 def check_parallelism(workers: Any, checkpoints: Any) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sut_fairseq._excepthook import raised_in
+from sut_fairseq._mistakes import raised_by, raised_in
 from sut_fairseq.checkpoints.reading import load_checkpoint
 from sut_fairseq.checkpoints.settings import setting
 from sut_fairseq.errors import InputError
@@ -42,7 +42,8 @@ def explained(error: Exception, model: Any, *, fine_tunes: bool) -> InputError |
             f"the checkpoint was trained with another --{kind[1].lower()}: {_REPEAT}, or give "
             "--reset-optimizer."
         )
-    if raised_in(error).startswith("fairseq.optim.lr_scheduler."):
+    scheduler = raised_in(error).startswith("fairseq.optim.lr_scheduler.")
+    if scheduler and raised_by(error) == "load_state_dict":  # not while it was made
         return InputError(
             f"the checkpoint was trained with another --lr-scheduler: {_REPEAT}, or give "
             "--reset-lr-scheduler."

@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils
 from fairseq.distributed import utils as distributed_utils
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException
 
-from sut_fairseq._excepthook import divergence
+from sut_fairseq._mistakes import divergence
 from sut_fairseq.checkpoints.interruption import UNFINISHED, Interruption, pass_on_signals
 from sut_fairseq.errors import InputError
 
@@ -59,7 +59,7 @@ def call_main(cfg: Any, main: Callable[..., Any], **options: Any) -> None:
 
 
 def _meant(traceback: str) -> InputError | None:
-    """The `InputError` that the text of a traceback ends in or means, in `_excepthook`'s words.
+    """The `InputError` that the text of a traceback ends in or means, in `_mistakes`'s words.
 
     That text is all that comes back from a process.
     """

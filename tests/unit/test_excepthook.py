@@ -21,7 +21,8 @@ from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.translation import TranslationTask, load_langpair_dataset
 
 from sut_fairseq import _process
-from sut_fairseq._excepthook import divergence, show_input_errors_as_sentences
+from sut_fairseq._excepthook import show_input_errors_as_sentences
+from sut_fairseq._mistakes import divergence
 from sut_fairseq.errors import InputError
 
 COMMANDS = ("/usr/bin/fairseq-train", "fairseq/fairseq_cli/generate.py", "sut-macs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,8 @@ def begin(
     experts: int = 1,
     common: dict[str, Any] | None = None,
     length: dict[str, int] | None = None,
+    updates: Sequence[int] = (1,),
+    betas: str = "(0.9, 0.98)",
     **options: Any,
 ) -> None:
     """Begin a training on a CPU, whose options fairseq keeps by group."""
@@ -30,7 +33,10 @@ def begin(
         common=SimpleNamespace(**{"cpu": True, "quantization_config_path": None, **(common or {})}),
         criterion=SimpleNamespace(_name=criterion, **options),
         model=SimpleNamespace(attention_experts=1, ffn_experts=experts),
-        optimization=SimpleNamespace(**{"max_update": 0, "max_epoch": 0, **(length or {})}),
+        optimization=SimpleNamespace(
+            **{"max_update": 0, "max_epoch": 0, "update_freq": updates, **(length or {})}
+        ),
+        optimizer=SimpleNamespace(adam_betas=betas),
     )
     kind = CRITERION_REGISTRY[criterion]
     check_training(cfg, kind.__new__(kind))
@@ -59,6 +65,19 @@ def test_a_negative_length(option: str) -> None:
     flag = option.replace("_", "-")
     with pytest.raises(InputError, match=f"`--{flag}` must be at least 1, or 0 for no limit, but"):
         begin(length={option: -1})
+
+
+def test_updates_of_no_batches() -> None:
+    begin(updates=[4, 1])
+    with pytest.raises(InputError, match="`--update-freq` must be at least 1, but is 0 instead"):
+        begin(updates=[4, 0])
+
+
+@pytest.mark.parametrize("betas", ["0.9", "(0.9,", "(0.9, 1)", "(-0.1, 0.9)", "(0.9, 'a')", "a"])
+def test_betas_that_adam_cannot_take(betas: str) -> None:
+    begin(betas="[0, .5]")
+    with pytest.raises(InputError, match="`--adam-betas` must be two numbers from 0 to less than"):
+        begin(betas=betas)
 
 
 def test_amp_without_a_gpu_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
