@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -116,11 +117,14 @@ def imported(
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
+parsed = cache(ast.parse)
+
+
 def read(root: Path, package: str = PACKAGE, *, for_types: bool = True) -> dict[str, set[str]]:
     """All imports of each module of a package."""
     found = {}
     for path in sorted(root.rglob("*.py")):
-        name, tree = name_of(path, root), ast.parse(path.read_text(encoding="utf-8"))
+        name, tree = name_of(path, root), parsed(path.read_text(encoding="utf-8"))
         found[name] = set(imported(tree, name, path.stem == "__init__", for_types, package))
     return found
 

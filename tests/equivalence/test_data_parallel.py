@@ -159,9 +159,9 @@ AVERAGED = {
 }
 
 
-# The same model elsewhere: two batches and the classifier below, the backend where tokens halt
+# The same model elsewhere: two batches, the classifier and ACT below, the backend where tokens halt
 # after a step.
-COVERED = ("sut, two batches", "sut, legacy_ddp", "ndr, two batches", "sut classifier")
+COVERED = ("sut, two batches", "sut, legacy_ddp", "ndr, two batches", "sut classifier", "act")
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,17 @@ EXACT = {
     "ndr": NDR_CASE,
     "sut classifier": changing(SUT_CASE, updates=LABELS, classifies=True, over_workers=True),
 }
+ELSEWHERE = ("sut, two batches", "ndr")
 
 
-@pytest.mark.parametrize("case", EXACT.values(), ids=EXACT)
+# Two batches also where epochs end unevenly, and without an auxiliary loss above.
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[pytest.mark.slow] if name in ELSEWHERE else [])
+        for name, case in EXACT.items()
+    ],
+)
 def test_workers_equal_one_process_with_twice_the_batch(pair: Pair, case: Case) -> None:
     """With the sums of all workers; without an auxiliary loss there is nothing to add up."""
     assert_equal(pair, case, together(case))

@@ -14,7 +14,10 @@ from tests.equivalence.test_incremental import (
 from tests.equivalence.test_model import assert_padding_is_ignored, compare_alone_and_in_batches
 from tests.models import batch, configurations, padding, small_model
 
-EVERY_KIND = pytest.mark.parametrize("options", configurations().values(), ids=configurations())
+# Enough steps for tokens to halt at different ones.
+STEPS = dict(encoder_layers=2, decoder_layers=3)
+CONFIGURATIONS = {name: {**STEPS, **options} for name, options in configurations().items()}
+EVERY_KIND = pytest.mark.parametrize("options", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 
 
 @EVERY_KIND

@@ -13,6 +13,7 @@ from sut_fairseq.analysis.traces import trace
 from sut_fairseq.models.recurrent_translation import RecurrentTranslationModel
 from sut_fairseq.models.universal_transformer import UniversalTransformerModel
 from sut_fairseq.modules.halting.act import AdaptiveComputationTime
+from tests.combinations import every_pair
 from tests.models import (
     ATTENTION_KINDS,
     HALTING,
@@ -148,9 +149,7 @@ def test_data_router(kind: dict[str, Any], halting: dict[str, Any]) -> None:
         assert_incremental_equals_full(model, batch(), 1e-10, (), (3, 1, 3))
 
 
-@pytest.mark.parametrize("positions", ["window", "buckets"])
-@pytest.mark.parametrize("kind", ATTENTION_KINDS.values(), ids=ATTENTION_KINDS)
-@pytest.mark.parametrize("act", ACT.values(), ids=ACT)
+@every_pair(act=ACT, kind=ATTENTION_KINDS, positions=["window", "buckets"])
 def test_adaptive_computation_time(
     act: dict[str, Any], kind: dict[str, Any], positions: str
 ) -> None:
@@ -310,7 +309,8 @@ def test_under_beam_reordering(
 @pytest.mark.parametrize("halting", [HALTING, ACT["act"]], ids=["stick", "act"])
 @pytest.mark.parametrize("kind", NDR.values(), ids=NDR)
 def test_data_router_under_beam_reordering(kind: dict[str, Any], halting: dict[str, Any]) -> None:
-    assert_beams_equal_full_passes(small_model(**kind, **halting))
+    steps = dict(encoder_layers=2, decoder_layers=3)
+    assert_beams_equal_full_passes(small_model(**{**steps, **kind, **halting}))
 
 
 @pytest.mark.parametrize("act", ACT.values(), ids=ACT)
@@ -371,25 +371,30 @@ def test_reordering_keeps_what_belongs_to_the_batch() -> None:
 
 
 ORDERS = [[0, 0, 1, 1, 2, 2], [2, 0, 2], [1], [1, 2, 0]]
-# By default every kind with two beams for each sentence, and every order with one kind.
+# By default every kind with two beams for each sentence, each layout once; and every order with one
+# kind, in both ways with both layouts.
 SHARED = [
     pytest.param(
         kind,
         order,
-        id=f"{name}-{order}",
-        marks=[] if kind is MIXTURE or order is ORDERS[0] else SLOW,
+        incremental,
+        layout,
+        id=f"{name}-{order}-{incremental}-{layout}",
+        marks=[]
+        if kind is MIXTURE or (order is ORDERS[0] and incremental == (layout == "compact"))
+        else SLOW,
     )
     for name, kind in ATTENTION_KINDS.items()
     for order in ORDERS
+    for incremental in (False, True)
+    for layout in ("compact", "masked")
 ]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("layout", ["compact", "masked"])
-@pytest.mark.parametrize("incremental", [False, True])
-@pytest.mark.parametrize(("kind", "order"), SHARED)
+@pytest.mark.parametrize(("kind", "order", "incremental", "layout"), SHARED)
 def test_hypotheses_share_the_keys_of_their_source(
-    kind: dict[str, Any], order: list[int], layout: str, incremental: bool
+    kind: dict[str, Any], order: list[int], incremental: bool, layout: str
 ) -> None:
     """Attending through `rows` equals attending to copies of the encoder's states."""
     model = small_model(**kind, **HALTING, alpha_threshold=0.5, token_layout=layout)

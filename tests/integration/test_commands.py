@@ -73,8 +73,8 @@ def load(checkpoint: Path) -> dict[str, Any]:
 
 
 # Those are built on the meta device for every test run, and their kinds train in other sizes here;
-# sut_tiny is what the other tests train.
-OTHER_SIZES = ("sut_big", "ut_big", "sut_tiny", "ndr_seq2seq")
+# sut_tiny is what the other tests train, and ut_tiny those of ACT.
+OTHER_SIZES = ("sut_big", "ut_big", "sut_tiny", "sut_logical_inference", "ut_tiny", "ndr_seq2seq")
 
 
 @pytest.mark.parametrize(

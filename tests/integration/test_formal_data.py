@@ -18,9 +18,16 @@ from pathlib import Path
 
 import pytest
 
+from sut_data.main import main
 from sut_data.sets.long_lookup_tables.command import PUBLISHED_SIZES
 from tests.integration import commands
-from tests.integration.preparing import WRITE_INDICES, assert_refused, fake_fairseq, run
+from tests.integration.preparing import (
+    WRITE_INDICES,
+    Completed,
+    assert_refused,
+    fake_fairseq,
+    run,
+)
 
 SPLITS = ("train", "valid", "test")
 SCRIPTS = (*("cfq", "cogs", "listops", "logical_inference", "long_lookup_tables", "pcfg", "scan"),)
@@ -542,11 +549,30 @@ def test_lost_lines_are_noticed(repository: Path, tmp_path: Path, samples: Path)
     ],
 )
 def test_bad_options(
-    repository: Path, tmp_path: Path, name: str, options: list[str], sentence: str
+    tmp_path: Path,
+    name: str,
+    options: list[str],
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Each script hands its options to this function; see `test_help`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     out = ["--out", "out"] if options else []
-    assert_refused(run([*script(repository, name), *options, *out], tmp_path), sentence)
+    line = [f"{name}.sh", *options, *out]
+    assert_refused(in_process(line, capsys), sentence)
     assert not list(tmp_path.iterdir())
+
+
+def in_process(line: list[str], capsys: pytest.CaptureFixture[str]) -> Completed:
+    """Run a script's Python."""
+    try:
+        status = main(line)
+    except SystemExit as ending:
+        status = int(ending.code or 0)
+    printed = capsys.readouterr()
+    return Completed(line, status, printed.out, printed.err)
 
 
 def test_a_killed_run_leaves_nothing_trusted(repository: Path, tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def files(trained: Path, canary: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture(scope="module")
+def nonsense(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Whole and harmless files, from which no model can be built."""
+    return [*malice.nonsense(trained, tmp_path_factory.mktemp("nonsense"))]
+
+
+@pytest.fixture(scope="module")
 def exports(
     trained: Path, data: Path, canary: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
@@ -157,15 +163,14 @@ def test_our_commands_refuse_all(
 def test_our_commands_make_no_model_of_nonsense(
     command: str,
     each: int,
-    trained: Path,
-    canary: Path,
+    nonsense: list[Path],
     data_with_text: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Files that are whole: what builds no model, like averaging, may find nothing wrong."""
     first = [*COMMANDS].index(command) % each
-    for path in [*malice.nonsense(trained, tmp_path)][first::each]:
+    for path in nonsense[first::each]:
         out = tmp_path / f"out-{path.stem}"
         out.mkdir()
         status = COMMANDS[command](path, data_with_text, out)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,12 @@ def test_the_end_of_its_output_is_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_one_that_is_too_slow() -> None:
     began = time.monotonic()
-    found = measure(training(STUCK), limit=3)
-    assert (found.updates, found.validation) == (2, None)
-    with pytest.raises(InputError, match="1 updates in 2 s are too few to tell how long the"):
-        measure(training(STUCK.replace("range(4)", "range(1)")), limit=2)
+    with ThreadPoolExecutor(2) as pool:  # both wait until the time is over
+        slow = pool.submit(measure, training(STUCK), limit=3)
+        slower = pool.submit(measure, training(STUCK.replace("range(4)", "range(1)")), limit=2)
+        assert (slow.result().updates, slow.result().validation) == (2, None)
+        with pytest.raises(InputError, match="1 updates in 2 s are too few to tell how long the"):
+            slower.result()
     assert time.monotonic() - began < 30
 
 
