@@ -558,7 +558,7 @@ def test_bad_options(
 ) -> None:
     """Each script hands its options to this function; see `test_help`."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest keeps its handlers
     out = ["--out", "out"] if options else []
     line = [f"{name}.sh", *options, *out]
     assert_refused(in_process(line, capsys), sentence)
