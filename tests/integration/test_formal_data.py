@@ -556,7 +556,7 @@ def test_bad_options(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each script hands its options to this function; see `test_help`."""
+    """In one process: `test_help` shows that each script hands its options to `main`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # pytest keeps its handlers
     out = ["--out", "out"] if options else []
